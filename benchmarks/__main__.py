@@ -156,7 +156,9 @@ def training() -> Table:
         fleet = fg.Fleet(fg.partition(field.inputs, field.observations, agents=4), "path", kernel="se", normalize=False)
         time = once(lambda f=fleet: f.train("full-gp", theta0=THETA0))
         measured[f"full-gp {n}"] = time
-        table.add("full-gp", n, "-", seconds(time), fleet.fit.rounds, fleet.fit.status, fleet.fit.engine[0])
+        table.add(
+            "full-gp", n, "-", seconds(time), fleet.last_fit.rounds, fleet.last_fit.status, fleet.last_fit.engine[0]
+        )
     if np.isfinite(measured.get("gpytorch 8100", np.nan)):
         ratio = measured["gpytorch 8100"] / measured["full-gp 32400"]
         table.note(f"one dense GPyTorch evaluation at N = 8,100 takes {ratio:.1f} x the full-gp training at N = 32,400")
@@ -169,8 +171,8 @@ def training() -> Table:
             # The nested solver takes some twenty evaluations per agent and round: whole trainings take minutes.
             short = {"rounds": 30, "tol": 0} if method == "dec-c-gp" and m > 4 else {}
             time = once(lambda f=fleet, name=method, o=short: f.train(name, theta0=THETA0, **o))
-            used = sorted(set(fleet.fit.engine))
-            table.add(method, 8100, m, seconds(time), fleet.fit.rounds, fleet.fit.status, "+".join(used))
+            used = sorted(set(fleet.last_fit.engine))
+            table.add(method, 8100, m, seconds(time), fleet.last_fit.rounds, fleet.last_fit.status, "+".join(used))
     return table
 
 

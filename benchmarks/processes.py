@@ -22,7 +22,7 @@ from tests.processes import Processes
 import fleetgp as fg
 from fleetgp.agent.certificates import Credentials, make_certificate
 from fleetgp.graph import Graph
-from fleetgp.network.inprocess import InProcess
+from fleetgp.network.grouped import InProcess
 from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security

@@ -147,9 +147,9 @@ def tables(data: str, size: int) -> list[Table]:
         took.append((asked, found["training"]))
         for a in found["answers"]:
             cells = (name[0], ", ".join(filter(None, (asked.method, a["way"]))), asked.kernel, f"{a['rmse']:.4f}",
-                     f"{a['mae']:.4f}", f"{a['crps']:.4f}", f"{a['interval']:.4f}", f"{100 * a['coverage']:.1f} %",
-                     seconds(found["training"]), seconds(a["prediction"]), f"{found['memory'] / 1e9:.2f} GB",
-                     found["said"])  # fmt: skip
+                     f"{a['mae']:.4f}", f"{a['crps']:.4f}", f"{a['interval_score']:.4f}",
+                     f"{100 * a['coverage']:.1f} %", seconds(found["training"]), seconds(a["prediction"]),
+                     f"{found['memory'] / 1e9:.2f} GB", found["said"])  # fmt: skip
             print(f"   {a['place']:>10} " + " ".join(f"{cell:>12}" for cell in cells), flush=True)
             rows.setdefault(a["place"], []).append((a["crps"], cells))
     made = []

@@ -54,7 +54,7 @@ def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp
 
 def _asked(fleet: object, method: str, **options: object) -> Predict:
     def predict(queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        out = fleet.predict(queries, method, noisy=True, agent=0, **options)
+        out = fleet.predict(queries, method, observed=True, agent=0, **options)
         return out.mean, np.sqrt(out.variance)
 
     return predict

@@ -72,7 +72,7 @@ def tree_training() -> Table:
             for name in (method, twins[method]):
                 fleet = fleet_of(points, agents)
                 times[name] = once(lambda f=fleet, n=name: f.train(n))
-                fits[name] = fleet.fit
+                fits[name] = fleet.last_fit
             fit, twin = fits[method], fits[twins[method]]
             apart = np.abs(np.log(fit.theta / twin.theta)).max()
             starts = ", ".join(str(start.rounds) for start in fit.starts)

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 import fleetgp as fg
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.linalg.threads import processors
 from fleetgp.progress import Listener, Progress
 
@@ -57,15 +57,15 @@ class Place(Protocol):
         """Give back what was taken for the work. Safe to call twice."""
 
 
-def kept_in(folder: Path, experiment: str, settings: Mapping[str, Any]) -> Kept:
+def kept_in(folder: Path, experiment: str, settings: Mapping[str, Any]) -> ResumableCache:
     """The finished cells of an experiment with these settings."""
-    return Kept(folder / "cells", {"experiment": experiment, "version": fg.__version__, **settings})
+    return ResumableCache(folder / "cells", {"experiment": experiment, "version": fg.__version__, **settings})
 
 
 def run_cells(
     cells: Sequence[Cell],
     work: Work,
-    kept: Kept,
+    kept: ResumableCache,
     *,
     listener: Listener | None = None,
     label: str = "cells",
@@ -198,7 +198,7 @@ class OnCluster:
         """(number, work(task)) of every task, begun in their order, each as soon as it is there."""
         from ray import cloudpickle
 
-        from fleetgp.fleet.ray_tasks import errands
+        from fleetgp.fleet.ray_tasks import ray_map
         from fleetgp.network.ray.session import Session
 
         if self._session is None:
@@ -207,7 +207,7 @@ class OnCluster:
         # A worker does not know where this package is: it gets the code of `at_worker`, and the rest by name.
         cloudpickle.register_pickle_by_value(sys.modules[__name__])
         root = str(Path(__file__).resolve().parents[1])
-        return errands(at_worker, [(root, work.__module__, work.__name__, task) for task in tasks], workers, "cell")
+        return ray_map(at_worker, [(root, work.__module__, work.__name__, task) for task in tasks], workers, "cell")
 
     def close(self) -> None:
         """Leave the cluster, or end what was started. Safe to call twice."""

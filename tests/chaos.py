@@ -236,7 +236,7 @@ class Trial:
         """Let a part train on all it has by now, and wait until it has done so."""
         before = self.fleet.wait_trained(names, RECOVER)[names[0]]["trained"]["id"]
         asked = str(self.rng.choice(names))
-        number = self.fleet.request(asked, "train", 30.0, cold=True)["wish"]
+        number = self.fleet.request(asked, "train", 30.0, cold=True)["training"]
 
         def done(states: dict[str, dict[str, Any]]) -> bool:
             ids = {state["trained"]["id"] for state in states.values() if state["trained"]}

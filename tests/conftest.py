@@ -81,8 +81,8 @@ def every_graph(agents: int) -> dict[str, Topology]:
 #: The command line in a process that gets Ctrl-C as soon as so many pieces of its work are kept.
 INTERRUPTED = """
 import os, signal, sys
-from fleetgp.files import Kept
-left, put = int(sys.argv.pop(1)), Kept.put
+from fleetgp.files import ResumableCache
+left, put = int(sys.argv.pop(1)), ResumableCache.put
 
 def put_and_stop(self, name, piece):
     global left
@@ -91,7 +91,7 @@ def put_and_stop(self, name, piece):
     if left == 0:
         os.kill(os.getpid(), signal.SIGINT)
 
-Kept.put = put_and_stop
+ResumableCache.put = put_and_stop
 from fleetgp.cli import main
 main()
 """

@@ -75,8 +75,8 @@ def test_the_command_line(method: str, kernel: str, tmp_path: Path) -> None:
     assert CliRunner().invoke(app, words).exit_code == 0
     fleet = load_model(tmp_path / "model").fleet
     assert of_fleet(fleet) == {**EXPECTED, "kernel": kernel}
-    assert fleet.fit is not None
-    assert fleet.fit.method == method
+    assert fleet.last_fit is not None
+    assert fleet.last_fit.method == method
 
 
 def test_dec_full_gp_takes_the_kernel_that_it_needs_unless_one_was_chosen() -> None:
@@ -112,7 +112,7 @@ def test_the_papers_settings_in_a_terminal(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, [*words, "--rounds", "5"]).exit_code == 0
     fleet = load_model(tmp_path / "model").fleet
     assert of_fleet(fleet) == {**EXPECTED, "kernel": "se", "normalize": False}
-    assert fleet.fit is not None
-    assert fleet.fit.rounds == 5
+    assert fleet.last_fit is not None
+    assert fleet.last_fit.rounds == 5
     told = CliRunner().invoke(app, [*words, "--preset", "ours", "--overwrite"]).stderr
     assert "unknown --preset 'ours'" in " ".join(told.split())

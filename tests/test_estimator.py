@@ -24,7 +24,6 @@ import fleetgp as fg
 from fleetgp import estimator as module
 from fleetgp.arrays import Array
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.prediction import joint as jointly
 
 #: A noise of 0.3 that is known.
 WHITE = sk.WhiteKernel(0.09, "fixed")
@@ -101,7 +100,7 @@ def test_one_line_replaces_the_gaussian_process_regressor(data: Callable[[], tup
 def test_the_answers_of_one_agent_are_those_of_the_exact_gp() -> None:
     X, y = wave(80)
     points = wave(12, seed=1)[0]
-    model = FleetGPRegressor(noisy=False).fit(X, y)
+    model = FleetGPRegressor(observed=False).fit(X, y)
     mean, covariance = exact(model, X, y).predict(points, return_cov=True)
     ours, std = model.predict(points, return_std=True)
     assert model.n_agents_ == 1
@@ -123,7 +122,7 @@ def test_deviations_are_of_observations_as_with_a_white_kernel_or_of_f_as_with_a
     white = GaussianProcessRegressor(field + sk.WhiteKernel(noise**2), optimizer=None).fit(X, y - y.mean())
     latent = exact(model, X, y)
     for noisy, other in ((True, white), (False, latent)):
-        model.set_params(noisy=noisy)
+        model.set_params(observed=noisy)
         mean, std = model.predict(points, return_std=True)
         np.testing.assert_allclose(std, other.predict(points, return_std=True)[1], rtol=1e-5)
         covariance = model.predict(points[:5], return_cov=True)[1]
@@ -313,7 +312,7 @@ def test_labels_say_whose_the_rows_are() -> None:
 @pytest.mark.parametrize("predictor", ["dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
 def test_several_agents_have_covariances_and_samples_by_the_predictor(predictor: str) -> None:
     X, y = wave(40)
-    model = FleetGPRegressor(n_agents=3, predictor=predictor, noisy=False, **THETA).fit(X, y)
+    model = FleetGPRegressor(n_agents=3, predictor=predictor, observed=False, **THETA).fit(X, y)
     points = wave(5, seed=1)[0]
     mean, covariance = model.predict(points, return_cov=True)
     found = model.fleet_.joint(points, predictor)
@@ -411,7 +410,7 @@ def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
         FleetGPRegressor(random_state=-1).fit(X, y)
     with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
         FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
-    monkeypatch.setattr(jointly, "MOST_JOINT", 11)
+    monkeypatch.setattr("fleetgp.prediction.methods.MOST_JOINT", 11)
     with pytest.raises(fg.InputError, match="dec-nn-grbcm: expected at most 11 queries at once, got 12: give fewer"):
         model.sample_y(X)
     with pytest.raises(fg.InputError, match="dec-npae has no joint covariance"):

@@ -67,7 +67,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     middle.barh(list(HOSPITALS), alone, color="0.65")
     middle.axvline(together.rmse, color="#0072B2")
     middle.set(xlabel="error for patients of all hospitals (mmHg)", title="Alone (bars), together (line)")
-    matters = [table[name].std() / network.fit.named[f"l_{name}"] for name in INPUTS] if network.fit else []
+    matters = [table[name].std() / network.last_fit.named[f"l_{name}"] for name in INPUTS] if network.last_fit else []
     right.barh(INPUTS, matters, color="#0072B2")
     right.set(xlabel="spread of the input / length-scale", title="What matters")
     numbers = {"error of the best hospital alone, mmHg": min(alone), "of the worst, mmHg": max(alone)}

@@ -39,7 +39,7 @@ def own_way(fleet: fg.Fleet, places: Way, seed: int) -> Way:
     """Five places at a time, where a measurement tells most of all others; the nearest of them first."""
     corners, way = [START], np.zeros((0, 2))
     while len(way) * STEP < LENGTH - 2 * STEP:
-        ahead = fleet.suggest(VEHICLE, places, n=5, by="mutual-information").places
+        ahead = fleet.suggest(VEHICLE, places, n=5, criterion="mutual-information").places
         while len(ahead):
             nearest = np.argmin(np.linalg.norm(ahead - corners[-1], axis=1))
             corners, ahead = [*corners, ahead[nearest]], np.delete(ahead, nearest, axis=0)

@@ -70,8 +70,8 @@ def where_next() -> Figure:
         image = ax.imshow(known["sst_std"], origin="lower", extent=(0, 2, 0, 2), cmap="Greys", vmin=0, vmax=0.8)
         for (X, _), (colour, mark) in zip(fleet.shards, AGENTS, strict=False):
             ax.scatter(*X.T, s=9, color=colour, marker=mark, linewidth=0)
-        _numbered(ax, fleet.suggest(None, near, n=3, by=by))
-        ax.set(title=f'by="{by}"', xlabel="lon", ylabel="lat", xlim=(-0.06, 2.06), ylim=(-0.06, 2.06))
+        _numbered(ax, fleet.suggest(None, near, n=3, criterion=by))
+        ax.set(title=f'criterion="{by}"', xlabel="lon", ylabel="lat", xlim=(-0.06, 2.06), ylim=(-0.06, 2.06))
     figure.colorbar(image, ax=panels, label="standard deviation of the field", shrink=0.85)
     return figure
 

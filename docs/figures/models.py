@@ -35,7 +35,7 @@ from scenes import BOX, Drawn, Scene, Size, anywhere, draw, map_points, named_th
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import DEGREE
+from fleetgp.data.transforms import DEGREE
 from fleetgp.errors import FleetGPWarning, unknown_name
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.metrics import coverage
@@ -338,14 +338,14 @@ def calibration(size: Size) -> Drawn:
     fleet = fg.Fleet(shards, "cycle", kernel=kernel, normalize=False)
     fleet.train()
     answers, maps = {}, {}
-    answers["before"], maps["before"] = fleet.predict(queries, method, noisy=True), fleet.predict(grid, method)
+    answers["before"], maps["before"] = fleet.predict(queries, method, observed=True), fleet.predict(grid, method)
     how = fleet.calibrate(method)
-    answers["after"], maps["after"] = fleet.predict(queries, method, noisy=True), fleet.predict(grid, method)
+    answers["after"], maps["after"] = fleet.predict(queries, method, observed=True), fleet.predict(grid, method)
     figure = empty_figure(2.5)
     left, right = figure.subfigures(1, 2, width_ratios=[1.15, 1.0], squeeze=False).ravel()
     panels = [Panel(title, np.sqrt(answer.variance)) for title, answer in maps.items()]
     map_rows(left, [Row(panels, "standard deviation", "cividis", 0.0)], WHOLE_BOX)
-    facts: dict[str, Any] = {knot.hold: {"factor": rounded(knot.factor)} for knot in how.knots}
+    facts: dict[str, Any] = {knot.holdout: {"factor": rounded(knot.factor)} for knot in how.knots}
     facts["observations"] = len(seen.places)
     axes = right.subplots(1, 2, sharex=True, sharey=True)
     parts = {"among the data": ~holes(queries), "in gaps": holes(queries)}

@@ -15,7 +15,6 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard
-from fleetgp.given import check_whole
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.model.hyperparameters import names
 from fleetgp.plot.maps import draw_dots, draw_graph
@@ -24,6 +23,7 @@ from fleetgp.plot.trainings import draw_history
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
+from fleetgp.validation import check_whole
 
 AGENTS = 10
 #: The trainer whose hyperparameters the predictions have: the default of `Fleet.train`.
@@ -65,7 +65,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
     training_figure(field, shards, fits["dec-gapx-gp"], fits["full-gp"], seed).savefig(picture, dpi=150)
     console.print(f"\nThe picture is in [bold]{picture}[/bold].\n")
 
-    fleet.fit, fleet.theta = fits[CHOSEN], fits[CHOSEN].theta
+    fleet.last_fit, fleet.theta = fits[CHOSEN], fits[CHOSEN].theta
     unseen = np.random.default_rng([seed, 9]).uniform(0.0, 2.0, (TESTS, 2))
     answers = synthetic_truth(field, unseen, seed)
     with console.status("") as spinner:

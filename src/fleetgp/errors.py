@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Collection, Iterable
 
 
@@ -105,6 +107,14 @@ class FleetGPWarning(UserWarning):
 
 class NotConvergedWarning(FleetGPWarning):
     """A training stopped before it converged; its estimates are used all the same."""
+
+
+def warn(text: str, category: type[Warning] = FleetGPWarning) -> None:
+    """Warn about the line outside FleetGP that made the call."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fleetgp."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:

@@ -8,20 +8,20 @@ from functools import wraps
 from typing import Any, ParamSpec, Self
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
-from fleetgp.data.scaling import Scaling
+from fleetgp.data.transforms import Scaling
 from fleetgp.engines.expert import MOST_DENSE, Expert
-from fleetgp.errors import FleetGPWarning, InputError, NotConvergedWarning, NumericalError, listed
+from fleetgp.errors import InputError, NotConvergedWarning, NumericalError, listed, warn
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_theta_of
-from fleetgp.given import check_finite, check_whole
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, TrainerOptions
 from fleetgp.training.constraints import Ends, MedianAndFactor
+from fleetgp.validation import check_finite, check_whole
 
 try:
     from sklearn.base import BaseEstimator, RegressorMixin
@@ -44,7 +44,7 @@ UNTRAINED_SIGNAL, UNTRAINED_NOISE = 1.0, 0.1
 
 #: Keywords of scikit-learn's Gaussian processes, and what to give instead.
 EQUIVALENTS = {
-    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha ** 0.5}, and noisy=False for std of f',
+    "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha**0.5}, and observed=False for std of f',
     "normalize_y": "give normalize, which is True by default",
     "optimizer": "give trainer, or fixed values for all hyperparameters",
     "n_restarts_optimizer": "training starts at three points",
@@ -86,7 +86,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
     noise_floor, bounds, priors, fixed: see `Fleet.train`.
     engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
-    noisy: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
+    observed: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
         GaussianProcessRegressor with a WhiteKernel; or, with False, of f, as those of one with alpha.
     random_state: draws the partition and samples of the data; a whole number, a RandomState, or None.
 
@@ -94,7 +94,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     theta_, theta_names_: (P,) the hyperparameters in the units of the data, and their names.  noise_: sigma_eps.
     status_: how the training ended: "converged", "round limit" or, where all observations are the same, "untrained".
     agents_: (M,) the labels of the agents, or their numbers.  n_agents_: M.
-    fleet_: the `Fleet`; its `fit` has everything about the training.
+    fleet_: the `Fleet`; its `last_fit` has everything about the training.
     n_features_in_, feature_names_in_: as in all of scikit-learn.
 
     Other than GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for
@@ -126,7 +126,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         bounds: Mapping[str, Ends] | None = None,
         priors: Mapping[str, MedianAndFactor] | None = None,
         fixed: Mapping[str, float] | None = None,
-        noisy: bool = True,
+        observed: bool = True,
         random_state: Any = 0,
     ) -> None:
         self.kernel = kernel
@@ -142,7 +142,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.bounds = bounds
         self.priors = priors
         self.fixed = fixed
-        self.noisy = noisy
+        self.observed = observed
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, agents: Any = None) -> Self:
@@ -192,7 +192,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, agent: Any = None) -> Any:
         """The mean (T,); with return_std also the standard deviation (T,), with return_cov the covariance (T, T).
 
-        They are of observations, whose variance has noise_**2 more than that of f; with noisy=False of f.
+        They are of observations, whose variance has noise_**2 more than that of f; with observed=False of f.
         agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
         A covariance is by `Fleet.joint` with the predictor, which says how many points it may be of: 500 where several
         agents answer as a committee. Its variances are then those of the points together, not those of return_std.
@@ -206,16 +206,16 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         asker = None if agent is None else self._number(agent)
         if return_cov:
             found = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
-            noise = self.noise_**2 if self.noisy else 0.0
+            noise = self.noise_**2 if self.observed else 0.0
             return found.mean.copy(), found.covariance + noise * np.eye(len(queries))
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
-            warnings.warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning, stacklevel=2)
+            warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning)
         mean = answer.mean.copy()
-        return (mean, (answer.std_observed if self.noisy else answer.std).copy()) if return_std else mean
+        return (mean, (answer.std_observed if self.observed else answer.std).copy()) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draws (T, n_samples) from the joint posterior of observations, with noisy=False of f; see `predict`."""
+        """Draws (T, n_samples) from the joint posterior of observations, with observed=False of f; see `predict`."""
         check_whole("n_samples", n_samples, least=1)
         mean, covariance = self.predict(X, return_cov=True)
         values, vectors = np.linalg.eigh(covariance)
@@ -241,7 +241,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         fleet = self.fleet_
         at = np.log(check_theta_of(fleet.data, self.theta_ if theta is None else theta, fleet.names))
         observed = np.concatenate([own.values for own in fleet.data])
-        centred = fleet.fit.scaling if fleet.fit is not None else Scaling(float(observed.mean()) * self.normalize)
+        centred = (
+            fleet.last_fit.scaling if fleet.last_fit is not None else Scaling(float(observed.mean()) * self.normalize)
+        )
         total, slope = -0.5 * len(observed) * np.log(2.0 * np.pi), np.zeros(len(at))
         for agent, own in enumerate(fleet.data):
             apart = own.with_values(own.values - centred.mean(own.inputs))
@@ -278,11 +280,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         """Train the fleet; or, where there is nothing to learn from, say so."""
         observed = np.concatenate([own.values for own in fleet.data])
         if np.ptp(observed) == 0.0 and (self.normalize or self.mean != "zero"):
-            warnings.warn(
+            warn(
                 f"y has one value only, {observed[0]:g}: there is nothing to train on. The model has this mean, and "
-                f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})",
-                FleetGPWarning,
-                stacklevel=3,
+                f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})"
             )
             status = UNTRAINED
             fleet.chosen(fleet.first_kernel.name)
@@ -298,11 +298,10 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
                     f"{self.trainer} diverged on these data: give bounds, priors, another kernel or another trainer"
                 )
             if fit.status != "converged":
-                warnings.warn(
+                warn(
                     f"{self.trainer} ended by {fit.status} after {fit.rounds} rounds: the hyperparameters may be off. "
                     "Give bounds or priors, another kernel or another trainer",
                     ConvergenceWarning,
-                    stacklevel=3,
                 )
             status = fit.status
         assert fleet.theta is not None
@@ -325,7 +324,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         known, whose = np.concatenate(own), np.repeat(np.arange(len(own)), [len(x) for x in own])
         deviation = known.std(axis=0)
         unit = np.where(deviation > 0.0, deviation, 1.0)
-        _, nearest = cKDTree(known / unit).query(X / unit)
+        _, nearest = scipy.spatial.cKDTree(known / unit).query(X / unit)
         return np.asarray(whose[nearest])
 
     def _number(self, agent: Any) -> int:

@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fleetgp.errors import InputError
+from fleetgp.errors import InputError, StorageError
 
 
 @contextmanager
@@ -101,13 +102,46 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Kept:
+def write_private(path: Path, content: bytes) -> None:
+    """Write or replace a file for its owner alone; it is safely on disk when this returns."""
+    private_folder(path.parent)
+    with whole(path) as partial, open(partial, "wb", opener=_private) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_private(path: Path, most: int) -> bytes | None:
+    """What is in a file, at most one byte more than `most`; None if there is none. It is its owner's alone then."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe nobody may ever write to
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path}: it cannot be read: {error.strerror}") from error
+    try:
+        mode = os.fstat(file).st_mode
+        if not stat.S_ISREG(mode):
+            raise StorageError(f"{path}: expected a file, got a folder, a device or a pipe: move it away")
+        if mode & 0o077:
+            os.fchmod(file, 0o600)
+        with open(file, "rb", closefd=False) as stream:
+            return stream.read(most + 1)
+    finally:
+        os.close(file)
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags, 0o600)
+
+
+class ResumableCache:
     """Pieces by name, for one set of settings: other settings are other work, and find nothing.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> Kept(folder, {"seed": 1}).put("a", {"x": 0.1})
-    >>> Kept(folder, {"seed": 1}).get("a"), Kept(folder, {"seed": 2}).get("a")
+    >>> ResumableCache(folder, {"seed": 1}).put("a", {"x": 0.1})
+    >>> ResumableCache(folder, {"seed": 1}).get("a"), ResumableCache(folder, {"seed": 2}).get("a")
     ({'x': 0.1}, None)
     """
 

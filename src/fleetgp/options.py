@@ -13,12 +13,13 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
     Kind,
     checked,
     declared,
+    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -29,8 +30,8 @@ from fleetgp.declarations import (
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import check_number
 from fleetgp.io.tables import Missing
+from fleetgp.validation import check_number
 
 NestedSolver = Literal["l-bfgs", "gradient-descent"]
 Consensus = Literal["tree", "average"]
@@ -73,7 +74,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-ENGINE = one_of(*ENGINES)
+ENGINE = named_in(ENGINES)
 
 
 @dataclass(frozen=True, kw_only=True)

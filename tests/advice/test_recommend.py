@@ -10,7 +10,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.advice.recommend import ACCURACIES
-from fleetgp.network.link import Link
+from fleetgp.network.counting import Link
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.
@@ -77,7 +77,7 @@ def test_it_costs_what_it_says() -> None:
     points = np.random.default_rng(0).uniform(0, 2, (25, 2))
     for method in ("dec-rbcm", "dec-grbcm"):
         found = fg.Fleet(fleet.shards, "cycle", kernel="matern32", normalize=True)
-        found.adopt(fleet.fit)  # type: ignore[arg-type]
+        found.adopt(fleet.last_fit)  # type: ignore[arg-type]
         answer = found.predict(points, method, agent=2)
         assert advice.candidate(method).usual.bytes == answer.ledger.bytes
 

@@ -124,8 +124,8 @@ def test_nothing_of_the_fleet_is_changed() -> None:
     after = fleet.predict([[0.5, 0.5]], LOST)
     assert np.array_equal(before.mean, after.mean)
     assert np.array_equal(theta, np.array(fleet.theta))
-    assert fleet.fit is not None
-    assert fleet.fit.ledger.as_dict() == trained().ledger.as_dict()
+    assert fleet.last_fit is not None
+    assert fleet.last_fit.ledger.as_dict() == trained().ledger.as_dict()
 
 
 # ---- broken fleets -------------------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_a_calibration_is_in_the_intervals() -> None:
     """Of a fleet that is too sure of itself until it is calibrated."""
     fleet = fg.Fleet(paper_shards(400, 2), theta=(*THETA[:3], 0.02), kernel="se", normalize=False)
     assert failing(fleet, hold=0.3)
-    fleet.calibrate(LOST, hold="rows", level=0.8)
+    fleet.calibrate(LOST, holdout="rows", level=0.8)
     found = fg.verify(fleet, hold=0.3)
     assert found[f"{LOST}: 80 % intervals"].verdict == "passed"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import _CODEC, Agenda, Item, Trained, Widths, agree_on_agenda, item_of, parts_of
 from fleetgp.agent.description import MOST_STARTS, PREDICTORS, TRAINERS
-from fleetgp.agent.requests import MOST_POINTS, Question, Wish
+from fleetgp.agent.requests import MOST_POINTS, Question, TrainRequest
 from fleetgp.graph import Graph
 from fleetgp.network.loopback import Loopback
 from tests.agent.fleets import MODEL
@@ -40,7 +40,7 @@ def an_item(draw: st.DrawFn) -> Item:
     rows = draw(st.lists(st.tuples(number, number, number, number), max_size=3))
     queries = draw(st.none() | st.lists(st.tuples(number, number), min_size=1, max_size=4))
     question = None if queries is None else Question(np.array(queries), draw(st.sampled_from(PREDICTORS)))
-    wish = draw(st.none() | st.builds(Wish, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
+    wish = draw(st.none() | st.builds(TrainRequest, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
     estimates = np.array(rows) if rows else np.zeros((0, 0))
     new, version = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
     held = tuple(draw(st.lists(st.integers(0, 2**48 - 1), max_size=2)))
@@ -119,18 +119,18 @@ def test_when_to_train() -> None:
         return Agenda(items, members).training(with_members=with_members, after=after)
 
     held = Item(MODEL)
-    assert due(Item(), Item(), Item()) == Wish()
+    assert due(Item(), Item(), Item()) == TrainRequest()
     assert due(held, held, held) is None
-    assert due(held, held, members=(0, 1)) == Wish()  # somebody left
+    assert due(held, held, members=(0, 1)) == TrainRequest()  # somebody left
     assert due(held, held, members=(0, 1), with_members=False) is None
-    assert due(held, held, Item()) == Wish()  # somebody came
+    assert due(held, held, Item()) == TrainRequest()  # somebody came
     assert due(Item(), Item(), Item(failed=True)) is None
-    assert due(held, held, Item(MODEL, wish=Wish(True, "dec-c-gp"))) == Wish(True, "dec-c-gp")
-    assert due(held, replace(held, new=3), replace(held, new=4), after=7) == Wish()
+    assert due(held, held, Item(MODEL, wish=TrainRequest(True, "dec-c-gp"))) == TrainRequest(True, "dec-c-gp")
+    assert due(held, replace(held, new=3), replace(held, new=4), after=7) == TrainRequest()
     assert due(held, replace(held, new=3), replace(held, new=3), after=7) is None
     whole = Item(replace(MODEL, method="dec-full-gp"))
     assert due(whole, whole, members=(0, 1)) is None  # whoever left is in the model still
-    assert due(whole, whole, members=(0, 7)) == Wish()  # somebody came who is not
+    assert due(whole, whole, members=(0, 7)) == TrainRequest()  # somebody came who is not
 
 
 def test_where_to_go_on() -> None:
@@ -144,7 +144,9 @@ def test_where_to_go_on() -> None:
 
 # ---- nonsense -----------------------------------------------------------------------------------------------
 
-GOOD = Item(MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"), wish=Wish(True, "dec-c-gp"))
+GOOD = Item(
+    MODEL, np.zeros((3, 4)), question=Question(np.zeros((2, 2)), "dec-rbcm"), wish=TrainRequest(True, "dec-c-gp")
+)
 
 ABSURD: list[tuple[str, Any]] = [
     ("trained.id", 0),

@@ -19,10 +19,10 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.answer_task import TRIES, AnswerTask
 from fleetgp.agent.description import PREDICTORS
 from fleetgp.agent.logs import Activity, Log
-from fleetgp.agent.memory import Memory
+from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import StoppedError
 from fleetgp.agent.observations import observations_of
-from fleetgp.agent.requests import Asked, Question, Requests
+from fleetgp.agent.requests import PendingQuestion, Question, Requests
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError
 from fleetgp.network.zenoh.network import EpochOverError
@@ -64,14 +64,14 @@ def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
 def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.prediction import answer as real
+    from fleetgp.prediction import predict as real
 
     def broken(conditioned: Any, network: Any, method: Any, queries: Any, *rest: Any, **more: Any) -> Any:
         if len(queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
         return real(conditioned, network, method, queries, *rest, **more)
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.answer", broken)
+    monkeypatch.setattr("fleetgp.agent.answer_task.predict", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
     description, _ = describe(tmp_path, 2, round=5)
     with running(description, tmp_path) as agents:
@@ -123,11 +123,11 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
     log = Log("a0", file=tmp_path / "a0.log")
     requests = Requests(log)
     told: list[dict[str, Any]] = []
-    asked = Asked(Question(np.array(QUERIES), "dec-rbcm"), 60.0, time.monotonic() + 60.0, told.append)
+    asked = PendingQuestion(Question(np.array(QUERIES), "dec-rbcm"), 60.0, time.monotonic() + 60.0, told.append)
     requests.ask(asked)
     data = observations_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
-    answers = AnswerTask(description, 0, data, memory, requests, Activity(), log)
+    answers = AnswerTask(AgentState(description, 0, data, memory, requests, Activity(), log))
     agenda = Agenda([Item(MODEL, question=asked.question), Item(MODEL)], (0, 1))
     for attempt in range(TRIES):
         assert requests.question() is asked, attempt
@@ -146,7 +146,7 @@ def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path
     log = Log("a0", file=tmp_path / "a0.log")
     data = observations_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
-    answers = AnswerTask(description, 0, data, memory, Requests(log), Activity(), log)
+    answers = AnswerTask(AgentState(description, 0, data, memory, Requests(log), Activity(), log))
     first = answers.conditioned(MODEL)
     rows = len(first.shards[0])
     assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from fleetgp.agent import process
+from fleetgp.agent import service
 from fleetgp.agent.certificates import Credentials, days_left, make_authority, make_certificate
 from fleetgp.agent.logs import Log
-from fleetgp.agent.process import look_at_certificates
+from fleetgp.agent.service import look_at_certificates
 from fleetgp.errors import FleetGPError, InputError
 
 
@@ -51,17 +51,17 @@ def test_what_is_no_certificate_is_one_error(tmp_path: Path) -> None:
 
 def test_an_agent_looks_again_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = make_certificate(tmp_path / "keys", "a0", days=3)
-    monkeypatch.setattr(process, "DAY", 0.01)
+    monkeypatch.setattr(service, "DAY", 0.01)
     log = Log("a0", file=tmp_path / "a0.log")
     ended, looks = threading.Event(), threading.Semaphore(0)
-    real = process.look_at_certificates
+    real = service.look_at_certificates
 
     def look(*arguments: Any) -> None:
         real(*arguments)
         looks.release()
 
-    monkeypatch.setattr(process, "look_at_certificates", look)
-    thread = threading.Thread(target=process._look_again, args=(own, log, ended))
+    monkeypatch.setattr(service, "look_at_certificates", look)
+    thread = threading.Thread(target=service._look_again, args=(own, log, ended))
     thread.start()
     assert all(looks.acquire(timeout=30.0) for _ in range(2))
     own.certificate.unlink()  # while it is replaced
@@ -80,7 +80,7 @@ def test_an_agent_ends_when_its_certificate_expires(tmp_path: Path) -> None:
     own = make_certificate(tmp_path / "keys", "a0", days=2.0 / 86_400.0)
     log = Log("a0", file=tmp_path / "a0.log")
     with pytest.raises(FleetGPError, match="has expired: if the clock of this machine is wrong"):
-        process._look_again(own, log, threading.Event())
+        service._look_again(own, log, threading.Event())
     log.close()
     assert days_left(own.certificate) <= 0.0
     assert "certificate expired" in (tmp_path / "a0.log").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_an_agent_ends_when_its_certificate_expires(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_behind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = make_certificate(tmp_path / "keys", "a0")
-    monkeypatch.setattr(process, "days_ahead", lambda _: 400.0)
+    monkeypatch.setattr(service, "days_ahead", lambda _: 400.0)
     lines = looked(tmp_path, own)
     assert [line["event"] for line in lines] == ["certificate is not valid yet"] * 2
     assert all("clock" in line["remedy"] for line in lines)

@@ -11,10 +11,9 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.agenda import Change, Trained
-from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import read_description
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.scaling import Scaling
+from fleetgp.agent.memory import Checkpoint
+from fleetgp.data.transforms import Coordinates, Scaling
 from fleetgp.errors import InputError
 from tests.agent.fleets import ask, describe, running, settled, until
 from tests.shared import observed

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from fleetgp.agent.agenda import Trained
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.checkpoint import LARGEST_FILE, Checkpoint
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.memory import Memory
+from fleetgp.agent.memory import LARGEST_FILE, Checkpoint, Memory
 from fleetgp.errors import InputError, StorageError
 from fleetgp.files import check_folder, own_folder
 from fleetgp.model.hyperparameters import LOG_RANGE

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleetgp.agent.description import MOST_STARTS, read_description
-from fleetgp.agent.description.reading import Lines, too_deep
+from fleetgp.agent.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 from fleetgp.prediction import PredictionOptions
 from fleetgp.training.constraints import Known

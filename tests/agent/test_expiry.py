@@ -31,7 +31,7 @@ LONG = 60.0
 
 @pytest.fixture(autouse=True)
 def hellos_come_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.agent.heart.HEARTBEAT", 0.1)
+    monkeypatch.setattr("fleetgp.agent.node.HEARTBEAT", 0.1)
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
+from fleetgp.agent.memory import Checkpoint
 from fleetgp.errors import InputError
 from tests.agent.fleets import MODEL, describe, running, until
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fleetgp.agent import metrics
+from fleetgp.agent import service
 from fleetgp.agent.logs import Log
-from fleetgp.agent.metrics import CONNECTIONS, Metrics, status_of
+from fleetgp.agent.service import CONNECTIONS, Metrics, status_of
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import NetworkError
 from fleetgp.operator.launch import free_ports
@@ -30,7 +30,7 @@ def test_idle_connections_take_few_threads_and_are_closed(tmp_path: Path, monkey
         yield from ()
 
     monkeypatch.setattr(Metrics, "collect", collect)
-    monkeypatch.setattr(metrics, "PATIENCE", 0.5)
+    monkeypatch.setattr(service, "PATIENCE", 0.5)
     (port,) = free_ports(1)
     log = Log("a0", file=tmp_path / "a.log")
     before = threading.active_count()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetgp.agent import process
+from fleetgp.agent import service
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
 from fleetgp.agent.threads import Threads
@@ -42,10 +42,10 @@ def test_an_error_is_an_exit_code_even_if_the_session_does_not_end(
 
     monkeypatch.setattr("os._exit", exit)
     monkeypatch.setattr(Agent, "start", start)
-    monkeypatch.setattr(process, "_run", run)
+    monkeypatch.setattr(service, "_run", run)
     description, _ = describe(tmp_path, 1)
     with pytest.raises(_Exited):
-        process.run_agent(description, "a0", log_file=tmp_path / "a0.log")
+        service.run_agent(description, "a0", log_file=tmp_path / "a0.log")
     assert codes == [code]
     lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
     assert [line["error"] for line in lines] == ([] if error is None else ["the end"])

@@ -50,7 +50,7 @@ def test_samples_and_boxes_travel_once_until_data_or_members_change(
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["aggregate"]
         # One of them has lost it, as after a restart: all collect anew.
-        agents[0].loop.answers.agreements._kept.clear()
+        agents[0].loop.answers.agreements._by_rule.clear()
         until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
         until(lambda: [agent.views for agent in agents] == [3, 3, 3] and settled(agents))
@@ -73,7 +73,7 @@ def test_an_agreement_is_another_one_for_other_members_data_scaling_and_theta() 
 
 
 def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.prediction import answer as real
+    from fleetgp.prediction import predict as real
 
     told: dict[int, bool] = {}
 
@@ -82,7 +82,7 @@ def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
         told[network._links.hosted[0]] = bool(np.isfinite(found.means).all())
         return found
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.answer", noted)
+    monkeypatch.setattr("fleetgp.agent.answer_task.predict", noted)
     description, _ = describe(tmp_path, 4, training_options=WARM)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))

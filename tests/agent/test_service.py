@@ -16,7 +16,7 @@ import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
 from fleetgp.agent.membership import Hello
-from fleetgp.agent.metrics import status_of
+from fleetgp.agent.service import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -112,7 +112,7 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
         assert served.wait(60.0)
         return status_of(agent, after)
 
-    monkeypatch.setattr("fleetgp.agent.heart.HEARTBEAT", 0.1)
+    monkeypatch.setattr("fleetgp.agent.node.HEARTBEAT", 0.1)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
         until(lambda: serving(agents))

@@ -14,7 +14,7 @@ from fleetgp.agent import logs
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.metrics import status_of
+from fleetgp.agent.service import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until

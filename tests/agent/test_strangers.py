@@ -39,7 +39,7 @@ def test_a_newcomer_and_the_agents_that_do_not_have_it_log_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, first: bool
 ) -> None:
     """a and b run with the old file; c, a neighbour of one of them, comes with a new one."""
-    monkeypatch.setattr("fleetgp.agent.heart.INTRODUCE", 0.2)
+    monkeypatch.setattr("fleetgp.agent.node.INTRODUCE", 0.2)
     old, names = ["a", "b"], (["c", "a", "b"] if first else ["a", "b", "c"])
     meets = "a" if first else "b"
     ends = {name: f"{scheme}/127.0.0.1:{port}" for name, port in zip(names, free_ports(3), strict=True)}

@@ -17,7 +17,7 @@ import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.requests import Wish
+from fleetgp.agent.requests import TrainRequest
 from fleetgp.agent.service import Service
 from fleetgp.agent.totals import CONTENTS, Contents, Part, load_totals
 from fleetgp.kernels.stationary import KERNELS
@@ -199,7 +199,7 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeyp
         gone(agents[3])
         until(lambda: together(*agents[:3]))
         # As if a1 had missed that meeting, and a2 had lost its files: they get what a0 holds, with the rows of a3.
-        agents[1].memory.totals, agents[2].memory.totals = first[1], None
+        agents[1].memory.totals_file.current, agents[2].memory.totals_file.current = first[1], None
         agents[2].data.append(TWO)
         agents[1].node.abandon("a new view")
         until(lambda: together(*agents[:3]))
@@ -219,7 +219,7 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeyp
             assert answer["left_out"] == ["a0"]
             assert steps.taken == sent
         # Whoever wants a model of those who are there says so, and is told what that costs.
-        agents[1].wish(Wish())
+        agents[1].train(TrainRequest())
         until(lambda: agents[1].requests.fulfilled == 1 and together(*agents[:3]))
         answer = ask(description, "a1", QUERIES)
         assert_exact(answer, grown(shards, a0=[*ONE, *OUTSIDE], a2=TWO)[:3], agents[1])

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.agent.agenda import Agenda, Item
+from fleetgp.agent.agenda import Agenda, Item, Tasks
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.checkpoint import Checkpoint
 from fleetgp.agent.description import read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.metrics import status_of
-from fleetgp.agent.requests import Wish
-from fleetgp.agent.tasks import Tasks
+from fleetgp.agent.memory import Checkpoint
+from fleetgp.agent.requests import TrainRequest
+from fleetgp.agent.service import status_of
 from fleetgp.errors import NeighbourLostError, NonsenseError, NumericalError
 from fleetgp.network.zenoh.network import EpochOverError
 from fleetgp.operator.client import AgentClient
@@ -59,7 +58,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
             with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its upper bound"):
                 expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0, **known)
             later = fg.Fleet(grown, "path", normalize=True, kernel="se")
-            later.fit, later.theta = expected.fit, expected.theta
+            later.last_fit, later.theta = expected.last_fit, expected.theta
             np.testing.assert_allclose(
                 ask(description, "a0", QUERIES)["mean"], later.predict(QUERIES, "dec-rbcm").mean, rtol=1e-12
             )
@@ -96,7 +95,7 @@ def test_wishes_are_fulfilled_in_turn_and_told_apart(tmp_path: Path) -> None:
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
         with AgentClient(description, "a1") as client:
-            numbers = [client.request("train", method=method)["wish"] for method in ("dec-c-gp", "dec-apx-gp")]
+            numbers = [client.request("train", method=method)["training"] for method in ("dec-c-gp", "dec-apx-gp")]
         assert numbers == [1, 2]
         until(lambda: agents[1].requests.fulfilled == 2 and serving(agents))
         methods = [
@@ -120,7 +119,7 @@ def test_a_training_continues_where_it_was_if_members_were_lost_and_starts_cold_
 ) -> None:
     with alone(tmp_path) as agent:
         loop, tasks = agent.loop, Tasks(agent.node, SimpleNamespace(id=1), agent.activity)  # type: ignore[arg-type]
-        agent.wish(Wish(cold=True))
+        agent.train(TrainRequest(cold=True))
 
         def broken(*_: Any) -> Any:
             agent.memory.note(np.zeros((1, 4)), True, 3)
@@ -128,8 +127,8 @@ def test_a_training_continues_where_it_was_if_members_were_lost_and_starts_cold_
 
         monkeypatch.setattr(loop.trainer, "run", broken)
         with pytest.raises(type(error)):
-            loop._train(tasks, Agenda([Item()], (0,)), Wish(cold=True))
-        assert agent.requests.wish() == Wish(cold=not continues)
+            loop._train(tasks, Agenda([Item()], (0,)), TrainRequest(cold=True))
+        assert agent.requests.training() == TrainRequest(cold=not continues)
         view: Any = SimpleNamespace(id=1)
         assert (Agenda([loop._item(view, None)], (0,)).starts() is not None) == continues
 
@@ -142,16 +141,16 @@ def test_a_training_that_diverges_from_a_warm_start_is_repeated_cold(
         view: Any = SimpleNamespace(id=1)
         tasks: Any = SimpleNamespace(view=view)
         monkeypatch.setattr(loop.trainer, "run", lambda *_: "diverged")
-        agent.wish(Wish())
+        agent.train(TrainRequest())
         agent.memory.note(np.zeros((1, 4)), True, 3)
         agenda = Agenda([loop._item(view, None)], (0,))
-        loop._train(tasks, agenda, Wish())
-        assert agent.requests.wish() == Wish()  # not done yet
+        loop._train(tasks, agenda, TrainRequest())
+        assert agent.requests.training() == TrainRequest()  # not done yet
         again = Agenda([loop._item(view, None)], (0,))
-        assert again.training(with_members=True, after=0) == Wish()
+        assert again.training(with_members=True, after=0) == TrainRequest()
         assert again.starts() is None
-        loop._train(tasks, again, Wish())
-        assert agent.requests.wish() is None
+        loop._train(tasks, again, TrainRequest())
+        assert agent.requests.training() is None
         assert agent.requests.outcome == "diverged"
         assert loop._item(view, None).failed
 
@@ -175,7 +174,7 @@ def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatc
         for kept in (0, 1):
             tasks = Tasks(agent.node, view, agent.activity)
             with pytest.raises(OverError):
-                agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), Wish(), nobody, agent.loop.answers.shard)
+                agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), TrainRequest(), nobody, agent.loop.answers.shard)
             assert len(agent.memory.estimates) == kept
             told.pop()
 
@@ -202,7 +201,7 @@ def test_a_fleet_chooses_its_kernel_and_calibrates_its_answers(tmp_path: Path) -
     assert len(description.kernels) == 4
     expected = fg.Fleet(shards, "path", normalize=True, kernel="auto")
     expected.train("dec-fact-gp", rounds=5)
-    (knot,) = expected.calibrate("dec-rbcm", hold="rows").knots
+    (knot,) = expected.calibrate("dec-rbcm", holdout="rows").knots
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents) and all(a.memory.trained and a.memory.trained.calibration for a in agents))
         trained = status_of(agents[1])["trained"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleetgp.agent.metrics import status_of
+from fleetgp.agent.service import status_of
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError, NumericalError
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -99,7 +99,7 @@ def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
     monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrate)
-    monkeypatch.setattr("fleetgp.agent.meeting.Meeting.hold", hold)
+    monkeypatch.setattr("fleetgp.agent.totals.MomentsSync.run", hold)
     options = {"training": "dec-full-gp", "training_options": 'calibrate = "rows"', "prediction": "dec-full-gp"}
     description, _ = describe(tmp_path, 2, points=15, round=1, **options)
     expected = {

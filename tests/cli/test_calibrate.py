@@ -18,7 +18,7 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     best = max(facts["compared"], key=lambda one: one["density"])
     assert facts["kernel"] == best["kernel"]
     (knot,) = facts["calibration"]["knots"]
-    assert (knot["hold"], knot["rows"]) == ("rows", 240)
+    assert (knot["holdout"], knot["rows"]) == ("rows", 240)
     asked = ["predict", "model", "points.csv", "--quiet"]
     told = json.loads(run(*asked, "--out", "answer.csv", "--json").stdout)
     assert told["factors"] == [knot["factor"]] * 2
@@ -26,7 +26,7 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     assert "the fleet is calibrated for dec-nn-grbcm" in said(other)
 
     plain = pd.read_csv("other.csv")["std_observed"]
-    found = run("calibrate", "model", "--method", "dec-rbcm", "--hold", "both")
+    found = run("calibrate", "model", "--method", "dec-rbcm", "--holdout", "both")
     assert "Calibrated for dec-rbcm" in found.stdout
     assert "Sent between agents, in numbers: " in found.stdout
     assert " inputs " in found.stdout, "those of hidden rows"

@@ -11,10 +11,10 @@ import pytest
 import xarray as xr
 
 from fleetgp.errors import WorkerLostError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet import backends
 from fleetgp.fleet import cluster as on_cluster
-from fleetgp.io import file_shards
+from fleetgp.io import file_dataset
 from tests.cli.commands import FIT, QUICK, SST, run, said, wrong
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -40,7 +40,7 @@ def test_files_are_read_by_the_workers(folder: Path, cluster: None, monkeypatch:
     whole = ["--training", "dec-full-gp"]
     here = json.loads(run(*fit, "a", *whole).stdout)
     for name in ("survey", "rows_of"):
-        monkeypatch.setattr(file_shards, name, None)
+        monkeypatch.setattr(file_dataset, name, None)
     there = json.loads(run(*fit, "b", *whole, "--cluster", "--workers", "2").stdout)
     assert {**there, "model": ""} == {**here, "model": ""}
     answered = run("predict", "b", "points.csv", "--method", "dec-full-gp", "--out", "a.csv", "--cluster")
@@ -88,14 +88,14 @@ def test_ctrl_c_keeps_blocks_and_either_goes_on_from_them(
 ) -> None:
     predict = ["predict", "m", "points.csv", "--method", "dec-rbcm", "--out"]
     run(*predict, "a.csv")
-    put = Kept.put
+    put = ResumableCache.put
 
-    def put_and_stop(self: Kept, name: str, piece: object) -> None:
+    def put_and_stop(self: ResumableCache, name: str, piece: object) -> None:
         put(self, name, piece)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Kept, "put", put_and_stop)
+        patch.setattr(ResumableCache, "put", put_and_stop)
         assert "are kept" in said(run(*predict, "b.csv", *TWO, code=130))
     assert len(list(Path().glob(".b.csv.parts/*/*.json"))) == 1
     first = json.loads(next(Path().glob(".b.csv.parts/*/0.json")).read_text(encoding="utf-8"))

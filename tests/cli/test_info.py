@@ -48,7 +48,7 @@ def test_a_model_that_was_not_trained(modelled: Path) -> None:
     shown = " ".join(run("info", "m").stdout.split())
     assert "the hyperparameters were given, nothing was trained" in shown
     assert "1 link between agents." in shown
-    run("calibrate", "m", "--method", "dec-rbcm", "--hold", "rows")
+    run("calibrate", "m", "--method", "dec-rbcm", "--holdout", "rows")
     calibrated = run("info", "m").stdout
     assert "Calibrated for dec-rbcm" in calibrated
     assert "Not calibrated" not in calibrated

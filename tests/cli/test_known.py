@@ -21,7 +21,7 @@ def test_they_reach_the_training_and_are_told(folder: Path) -> None:
     assert facts["theta"]["l_lon"] == pytest.approx(0.3)
     assert facts["theta"]["l_lat"] == pytest.approx(2.0)
     assert "l_lon stands at its upper bound, 0.3" in said(found)
-    fit = load_model("m").fleet.fit
+    fit = load_model("m").fleet.last_fit
     assert fit is not None
     assert (fit.at_bounds, fit.known.upper[0]) == (("l_lon",), 0.3)
     assert fit.penalty == pytest.approx(facts["penalty"])

@@ -54,8 +54,8 @@ def test_a_map_does_not_colour_what_nobody_knows(modelled: Path) -> None:
     result = run("map", "m", "--grid", "40x8", *box, "--out", "map.nc", "--within", "inf", "--json")
     told = json.loads(result.stdout)
     with xr.open_dataset("map.nc") as field:
-        coverage, mean, lon = (field[name].values for name in ("coverage", "sst", "lon"))
-        assert field["coverage"].attrs["flag_meanings"] == "known no_better_than_the_prior left_out masked"
+        coverage, mean, lon = (field[name].values for name in ("cell_status", "sst", "lon"))
+        assert field["cell_status"].attrs["flag_meanings"] == "known no_better_than_the_prior left_out masked"
     assert set(np.unique(coverage)) == {0, 1}
     assert (coverage[:, (lon > -71.9) & (lon < -70.1)] == 0).all()
     assert (coverage[:, (lon < -74) | (lon > -68)] == 1).all()
@@ -69,7 +69,7 @@ def test_cells_far_from_all_observations_are_left_out_and_counted(modelled: Path
     box = ["--grid", "40x8", "--box", "-76", "40", "-66", "42"]
     result = run("map", "m", *box, "--out", "map.nc", "--json")
     with xr.open_dataset("map.nc") as field:
-        coverage, mean, lon = (field[name].values for name in ("coverage", "sst", "lon"))
+        coverage, mean, lon = (field[name].values for name in ("cell_status", "sst", "lon"))
     left = coverage == 2
     assert json.loads(result.stdout)["left_out"] == left.sum() > 0
     assert f"{left.sum()} of 320 cells are farther than 0.5 length-scales from all observations" in said(result)

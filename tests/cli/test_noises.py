@@ -48,7 +48,7 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     told = run("predict", "m", "points.csv", "--agent", "Bo", "--out", "a.csv", "--quiet").stdout
     assert "(sigma_eps_Bo = " in told
     assert "Known deviations of rows are not in it." in " ".join(told.split())
-    of_f, of_y = (fleet.predict(table[["lon", "lat"]].head(3), noisy=noisy, agent=1) for noisy in (False, True))
+    of_f, of_y = (fleet.predict(table[["lon", "lat"]].head(3), observed=noisy, agent=1) for noisy in (False, True))
     np.testing.assert_allclose(of_y.variance - of_f.variance, theta["sigma_eps_Bo"] ** 2, rtol=1e-6)
     again = run("fit", "obs.csv", *FIT, *noisy, "--from", "m", "--fix", "sigma_eps_Bo=0.4", "--out", "n", *START).stdout
     assert "rows are weighed down as outliers, most of" in " ".join(again.split())

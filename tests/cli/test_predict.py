@@ -52,7 +52,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
     answer = pd.read_csv("a.csv")
     np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
-    for name in ("mean", "std", "std_observed", "agents"):
+    for name in ("mean", "std", "std_observed", "n_agents"):
         np.testing.assert_allclose(answer[name], expected[name], rtol=1e-9)
     assert json.loads(run("predict", "m", "points.csv", "--out", "b.csv", "--json").stdout)["uninformed"] == 0
 
@@ -80,7 +80,7 @@ def test_points_that_nobody_knows_anything_about_are_told_of(modelled: Path) -> 
 
 
 def test_many_blocks_tell_of_points_outside_once(modelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 2)
     pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
     told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
     assert told.count("3 of 5 points are no better known") == 1
@@ -117,7 +117,7 @@ def test_an_answer_tells_what_kinds_of_content_it_took(
     modelled: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """In one block or several: each kind is what the ledger of the library has."""
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", block)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", block)
     pd.DataFrame({"lat": np.linspace(40.2, 41.8, 5), "lon": np.linspace(-71.8, -70.2, 5)}).to_csv("p.csv", index=False)
     queries = pd.read_csv("p.csv")[["lon", "lat"]]
     ledger = load_model("m").fleet.condition().predict(queries, "dec-nearest", agent=0).ledger

@@ -25,7 +25,7 @@ def test_a_model_with_private_rows_keeps_them(folder: Path) -> None:
     predicted = json.loads(run("predict", *asked, "--out", "answer.csv", "--json").stdout)
     assert predicted["method"] == "dec-nn-rbcm"
     told += [predicted["sent"]]
-    told += [json.loads(run("calibrate", "m", "--hold", "blocks", "--json").stdout)["sent"]]
+    told += [json.loads(run("calibrate", "m", "--holdout", "blocks", "--json").stdout)["sent"]]
     for sent in told:
         assert sent
         assert not set(sent) & REVEALING

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.fleet.validation import Plan
+from fleetgp.fleet.cross_validation import Plan
 from fleetgp.metrics import score
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.saving import save_model
@@ -33,7 +33,7 @@ def tested(modelled: Path) -> Path:
 def test_a_table_is_scored_as_in_python(tested: Path) -> None:
     facts = json.loads(run("score", "m", "truth.csv", "--method", "dec-rbcm", "--json").stdout)
     table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
-    told = fleet.predict(table[["lon", "lat"]], "dec-rbcm", noisy=True)
+    told = fleet.predict(table[["lon", "lat"]], "dec-rbcm", observed=True)
     seen = np.concatenate([y for _, y in fleet.shards])
     expected = score((told.mean, told.variance), table["sst"].to_numpy(), trained=seen)
     assert facts["scores"]["all"] == pytest.approx(expected.numbers, rel=1e-9)
@@ -45,7 +45,7 @@ def test_whose_rows_and_known_deviations(tested: Path) -> None:
     facts = json.loads(run(*asked, "--json").stdout)
     table, fleet = pd.read_csv("truth.csv"), load_model("m").fleet
     mine = table[table["boat"] == "Bo"]
-    told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", noisy=True)
+    told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", observed=True)
     expected = score((told.mean, told.variance + 0.01), mine["sst"].to_numpy())
     assert facts["scores"]["rows of Bo"]["crps"] == pytest.approx(expected.crps, rel=1e-9)
     shown = run(*asked, "--agents").stdout
@@ -62,7 +62,7 @@ def _with_other_boat(table: pd.DataFrame) -> Any:
 
 
 def test_rows_of_the_model_are_hidden(tested: Path) -> None:
-    asked = ["score", "m", "--folds", "3", "--by", "block", "--method", "dec-rbcm", "--quiet"]
+    asked = ["score", "m", "--folds", "3", "--split", "block", "--method", "dec-rbcm", "--quiet"]
     facts = json.loads(run(*asked, "--json").stdout)
     found = load_model("m").fleet.cross_validate(3, "block", "dec-rbcm", train=False)
     assert facts["scores"]["all"] == pytest.approx(found.scores.numbers, rel=1e-9)
@@ -100,8 +100,8 @@ def test_folds_that_are_trained_anew(tested: Path) -> None:
 def test_what_cannot_be_is_one_line(tested: Path) -> None:
     assert "got neither" in wrong("score", "m")
     assert "got both" in wrong("score", "m", "truth.csv", "--folds", "3")
-    assert "unknown --by 'rows': choose one of random, agent, block" in wrong("score", "m", "--by", "rows")
-    assert "are for a table of observations" in wrong("score", "m", "--by", "block", "--fill", "-9")
+    assert "unknown --split 'rows': choose one of random, agent, block" in wrong("score", "m", "--split", "rows")
+    assert "are for a table of observations" in wrong("score", "m", "--split", "block", "--fill", "-9")
     assert "'sst'" in wrong("score", "m", "points.csv")
     assert "unknown agent (--agent) 'Cy'" in wrong("score", "m", "truth.csv", "--agent", "Cy")
     assert "level must lie between 0 and 1" in wrong("score", "m", "truth.csv", "--level", "95")

@@ -15,8 +15,8 @@ from rich.console import Console
 from fleetgp.agent.description import Description, read_description
 from fleetgp.cli.running import report_started, status_lines
 from fleetgp.graph import Graph
+from fleetgp.operator.client import cut_agents, split_by, split_warning
 from fleetgp.operator.launch import fleet_text, write_example
-from fleetgp.operator.resilience import cut_agents, split_by, split_warning
 
 
 def describe(folder: Path, names: list[str]) -> Description:

@@ -33,7 +33,17 @@ def test_suggestions_are_those_of_the_library(candidates: pd.DataFrame) -> None:
     assert set(table["agent"]) == {"Bo"}
     np.testing.assert_allclose(table["gain"], found.gains)
     told = run(
-        "suggest", "m", "candidates.csv", "--n", "2", "--by", "mutual-information", "--all", "--out", "n.csv", "--json"
+        "suggest",
+        "m",
+        "candidates.csv",
+        "--n",
+        "2",
+        "--criterion",
+        "mutual-information",
+        "--all",
+        "--out",
+        "n.csv",
+        "--json",
     )
     facts = json.loads(told.stdout)
     assert facts["agents"] == ["Ada", "Bo", "Bo", "Ada"]
@@ -70,7 +80,7 @@ def test_wrong_calls_have_one_clear_error(candidates: pd.DataFrame) -> None:
     ask = ["m", "candidates.csv", "--out", "x.csv"]
     assert "give one of them" in wrong("suggest", *ask, "--all", "--agent", "Ada")
     assert "Cy" in wrong("suggest", *ask, "--agent", "Cy")
-    assert "mutual-information" in wrong("suggest", *ask, "--by", "entropy")
+    assert "mutual-information" in wrong("suggest", *ask, "--criterion", "entropy")
     assert "at least 17 different candidates" in wrong("suggest", *ask, "--n", "17")
     assert "dec-npae has no joint covariance" in wrong("sample", *ask, "--method", "dec-npae")
     assert "has no option --eta" in wrong("sample", *ask, "--method", "dec-poe", "--eta", "0.1")

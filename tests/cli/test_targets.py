@@ -46,7 +46,7 @@ def test_a_folder_with_an_ordinary_model_for_each_target(sea: Path) -> None:
     shards = [(own[["lon", "lat"]], own[["t", "s"]]) for _, own in table.groupby("boat", sort=False)]
     same = fg.Outputs(shards, normalize=True, kernel="matern32").train(tol=1e-3)
     for target, fit in same.items():
-        assert np.array_equal(fit.thetas, models[target].fleet.fit.thetas)  # type: ignore[union-attr]
+        assert np.array_equal(fit.thetas, models[target].fleet.last_fit.thetas)  # type: ignore[union-attr]
     run("predict", "m/s", "points.csv", "--out", "answer.csv")
     assert pd.read_csv("answer.csv").shape[0] == 5
 

@@ -56,7 +56,7 @@ def shards() -> list[Any]:
 
 def forget(fleet: fg.Fleet) -> None:
     """As if it had never been trained."""
-    fleet.theta = fleet.fit = fleet.unfinished = None
+    fleet.theta = fleet.last_fit = fleet.unfinished = None
 
 
 def in_process(**options: Any) -> fg.Fleet:
@@ -99,7 +99,7 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
 )
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
-    for options in ({}, {"agent": 4, "noisy": True}, AVERAGE):
+    for options in ({}, {"agent": 4, "observed": True}, AVERAGE):
         central = not method.startswith("dec-")
         if not options or not (central or ("consensus" in options and method in ("dec-full-gp", "dec-nearest"))):
             assert_same(there.predict(QUERIES, method, **options), here.predict(QUERIES, method, **options))
@@ -160,7 +160,7 @@ def test_noise_that_differs_is_that_in_process(cluster: None) -> None:
         here = fg.Fleet(noisy[:3], "path", **{"kernel": "se", "normalize": False, **how})
         start = [*THETA, THETA[-1]]
         assert_same(*(each.train(theta0=start, tol=1e-2) for each in (there, here)))
-        assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, noisy=True) for each in (there, here)))
+        assert_same(*(each.predict(QUERIES, "dec-grbcm", agent=2, observed=True) for each in (there, here)))
 
 
 def test_an_error_of_one_agent_is_the_same_error(fleet: fg.Fleet) -> None:

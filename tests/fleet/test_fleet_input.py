@@ -69,7 +69,7 @@ def test_bad_options_change_nothing(options: dict[str, object], message: str) ->
     fleet = fg.Fleet(paper_shards(30, 3), theta=fg.PAPER_THETA, kernel="se", normalize=False)
     with pytest.raises(InputError, match=message):
         fleet.train(**{"method": "dec-apx-gp", **options})  # type: ignore[arg-type]
-    assert fleet.fit is None
+    assert fleet.last_fit is None
     assert fleet.theta is not None
     assert fleet.theta.tolist() == list(fg.PAPER_THETA)
 

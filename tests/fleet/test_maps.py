@@ -36,7 +36,7 @@ def test_a_map_is_what_predict_says_at_its_cells() -> None:
     sea = found.map((4, 3), box=(-3, 40, 0, 42), at={"day": "2021-01-15"}, within=np.inf, method="dec-rbcm")
     assert sea["sst"].dims == ("lat", "lon")
     assert {name: str(values.attrs.get("units", "")) for name, values in sea.data_vars.items()} == {
-        "sst": "degC", "sst_std": "degC", "sst_std_observed": "degC", "agents": "", "coverage": "",
+        "sst": "degC", "sst_std": "degC", "sst_std_observed": "degC", "n_agents": "", "cell_status": "",
     }  # fmt: skip
     assert (sea["lon"].attrs["units"], sea["lat"].attrs["units"]) == ("degrees_east", "degrees_north")
     assert sea["day"].values == np.datetime64("2021-01-15")
@@ -49,7 +49,7 @@ def test_a_map_is_what_predict_says_at_its_cells() -> None:
         ("sst_std_observed", expected.std_observed),
     ):
         np.testing.assert_allclose(sea[name].values.ravel(), values, rtol=1e-9)
-    np.testing.assert_array_equal(sea["agents"].values.ravel(), expected.participants.sum(axis=0))
+    np.testing.assert_array_equal(sea["n_agents"].values.ravel(), expected.participants.sum(axis=0))
 
 
 @pytest.mark.parametrize("day", [18642, 18642.0, "2021-01-15T00:00", date(2021, 1, 15), np.datetime64("2021-01-15")])
@@ -64,9 +64,9 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
     lon, lat = np.linspace(-3, 0, 4), np.linspace(40, 42, 3)
     kept = np.array([[1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 1, 1]], dtype=bool)
     by_array = found.map((4, 3), mask=kept, **how)
-    np.testing.assert_array_equal(by_array["coverage"] == 3, ~kept)
+    np.testing.assert_array_equal(by_array["cell_status"] == 3, ~kept)
     np.testing.assert_array_equal(np.isnan(by_array["sst"]), ~kept)
-    assert (by_array["agents"].values[~kept] == 0).all()
+    assert (by_array["n_agents"].values[~kept] == 0).all()
     away = {(lon[j], lat[i]) for i, j in zip(*np.nonzero(~kept), strict=True)}
     by_function = found.map((4, 3), mask=lambda p: [(x, y) not in away for x, _, y in p.tolist()], **how)
     # Finer than the map, from the north to the south, 0 and NaN, other names.
@@ -77,8 +77,8 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
     for same in (by_function, found.map((4, 3), mask=field, **how), found.map((4, 3), mask=field.fillna(0.0), **how)):
         xr.testing.assert_identical(by_array, same)
     part = found.map((4, 3), mask=field.sel(longitude=slice(-3.5, -1.4)).fillna(1.0), **how)
-    assert (part["coverage"].values[:, 2:] == 3).all(), "nothing is known of these"
-    assert (part["coverage"].values[:, :2] != 3).all()
+    assert (part["cell_status"].values[:, 2:] == 3).all(), "nothing is known of these"
+    assert (part["cell_status"].values[:, :2] != 3).all()
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ def test_a_fit_has_its_values_by_name_also_from_disk(tmp_path: Path) -> None:
     fit = fleet.train("dec-fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], rounds=3)
     assert fit.names == fleet.names
     assert fit.named == dict(zip(fleet.names, fit.theta.tolist(), strict=True))
-    assert fit is fleet.fit
+    assert fit is fleet.last_fit
     assert f"{fit.names[0]}={fit.theta[0]:.4g}, {fit.names[1]}=" in repr(fit)
     fg.save_model(fg.Model(fleet, ("a", "b", "c"), ("lon", "lat"), "y"), tmp_path / "m")
-    again = fg.load_model(tmp_path / "m").fleet.fit
+    again = fg.load_model(tmp_path / "m").fleet.last_fit
     assert again is not None
     assert again.named == fit.named
 
@@ -51,7 +51,7 @@ def test_names_are_of_the_kernel_that_was_chosen() -> None:
     )
     fits = both.train("dec-apx-gp", theta0=[1.0, 0.5, 1.0, 0.3, 1.0, 0.3], rounds=1)
     assert list(fits["t"].named) == ["l_1", "l_2", "sigma_f", "sigma_eps"]
-    assert fits["t"] is both.fleets["t"].fit
+    assert fits["t"] is both.fleets["t"].last_fit
 
 
 @pytest.mark.parametrize(

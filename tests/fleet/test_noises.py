@@ -80,7 +80,7 @@ def test_a_new_observation_has_the_noise_of_whoever_makes_it() -> None:
     for normalize in (False, True):
         found = fleet(normalize=normalize)
         for agent, sigma in enumerate(THETA[3:]):
-            told = [found.predict(QUERIES, "dec-rbcm", agent=agent, noisy=noisy).variance for noisy in (False, True)]
+            told = [found.predict(QUERIES, "dec-rbcm", agent=agent, observed=noisy).variance for noisy in (False, True)]
             np.testing.assert_allclose(told[1] - told[0], sigma**2, rtol=1e-9)
 
 
@@ -114,7 +114,10 @@ def test_units_do_not_matter() -> None:
     units = np.array([10.0, 10.0, 7.0, 7.0, 7.0])
     first, second = one.train(theta0=start, tol=1e-8), other.train(theta0=start * units, tol=1e-8)
     np.testing.assert_allclose(second.theta, first.theta * units, rtol=1e-5)
-    a, b = one.predict(QUERIES, "dec-rbcm", noisy=True), other.predict(10.0 * QUERIES + 50.0, "dec-rbcm", noisy=True)
+    a, b = (
+        one.predict(QUERIES, "dec-rbcm", observed=True),
+        other.predict(10.0 * QUERIES + 50.0, "dec-rbcm", observed=True),
+    )
     np.testing.assert_allclose(b.mean, 7.0 * a.mean - 3.0, rtol=1e-6)
     np.testing.assert_allclose(b.variances, 49.0 * a.variances, rtol=1e-5)
 
@@ -169,7 +172,7 @@ def test_calibration_knows_the_known_deviations() -> None:
     y = f + np.sqrt(0.01 + s**2) * rng.standard_normal(400)
     found = fg.Fleet(
         fg.partition(x, y, s, agents=2, by="random"), theta=[1.0, 1.0, 0.1], kernel="se", normalize=False
-    ).calibrate("dec-rbcm", hold="rows")
+    ).calibrate("dec-rbcm", holdout="rows")
     assert found.knots[0].factor == pytest.approx(1.0, abs=0.12)
     assert found.knots[0].before == pytest.approx(0.95, abs=0.03)
 
@@ -218,14 +221,14 @@ def test_a_folder_keeps_it(tmp_path: Path) -> None:
     folder = save_model(Model(made, ("a", "b"), ("lon", "lat"), "sst"), tmp_path / "m")
     again = load_model(folder).fleet
     assert again.names == ("l_lon", "l_lat", "sigma_f", "sigma_eps_a", "sigma_eps_b")
-    assert again.fit is not None
-    assert np.array_equal(again.fit.outliers, fit.outliers)
-    assert again.fit.noises == 2
+    assert again.last_fit is not None
+    assert np.array_equal(again.last_fit.outliers, fit.outliers)
+    assert again.last_fit.noises == 2
     for (x, y, s), (old_x, old_y, old_s) in zip(again.shards, made.shards, strict=True):
         assert np.array_equal(s, old_s)
         assert np.array_equal(x, old_x)
         assert np.array_equal(y, old_y)
-    one, other = (each.predict(QUERIES, "dec-rbcm", noisy=True, agent=1) for each in (made, again))
+    one, other = (each.predict(QUERIES, "dec-rbcm", observed=True, agent=1) for each in (made, again))
     assert np.array_equal(one.variance, other.variance)
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     assert facts["version"] == 3

@@ -90,7 +90,7 @@ def test_a_conditioned_fleet_and_the_fit_stay_as_they_were() -> None:
     fleet.observe(0, [[0.5, 0.5]], [3.0])
     assert np.array_equal(conditioned.predict(POINTS, "dec-rbcm").means, before.means)
     assert not np.array_equal(fleet.predict(POINTS, "dec-rbcm").means, before.means)
-    assert fleet.fit is fit
+    assert fleet.last_fit is fit
     assert np.array_equal(fleet.theta, fit.theta)  # type: ignore[arg-type]
 
 

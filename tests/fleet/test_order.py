@@ -152,7 +152,7 @@ def test_starts_kernels_and_means_do_not_depend_on_the_order_of_agents(given: di
 def test_nor_do_the_scores_of_a_cross_validation(by: Any) -> None:
     given: dict[str, Any] = {"theta": THETA, "kernel": "matern32", "normalize": False}
     found, again = (
-        f.cross_validate(3, by=by, method="dec-rbcm", train=False)
+        f.cross_validate(3, split=by, method="dec-rbcm", train=False)
         for f in (fleet(shards(), **given), turned(shards(), **given))
     )
     assert again.scores.rmse == pytest.approx(found.scores.rmse, rel=1e-9)

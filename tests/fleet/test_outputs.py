@@ -54,11 +54,11 @@ def test_rows_count_for_what_was_observed_and_each_output_is_an_ordinary_fleet(t
     fits = outputs.train()
     assert [fit.used.tolist() for fit in fits.values()] == [[30] * 3, counts]
     assert fits["t"].kernel == "matern32"
-    found = outputs.predict(QUERIES, "dec-nn-rbcm", noisy=True)
+    found = outputs.predict(QUERIES, "dec-nn-rbcm", observed=True)
     for target, fleet in outputs.fleets.items():
-        assert fleet.fit is fits[target]
+        assert fleet.last_fit is fits[target]
         fg.save_model(fg.Model(fleet, ("a", "b", "c"), ("x", "y"), target), tmp_path / target)
-        again = fg.load_model(tmp_path / target).fleet.predict(QUERIES, "dec-nn-rbcm", noisy=True)
+        again = fg.load_model(tmp_path / target).fleet.predict(QUERIES, "dec-nn-rbcm", observed=True)
         assert np.array_equal(again.mean, found[target].mean)
         assert np.array_equal(again.variance, found[target].variance)
     outputs.fleets["s"].observe(0, QUERIES, [35.0, 35.1])

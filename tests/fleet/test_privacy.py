@@ -85,7 +85,7 @@ def test_what_has_a_default_method_takes_one_that_sends_no_row(kinds: set[str]) 
     fleet = private_fleet("matern32")
     fleet.train(rounds=2, tol=1e-2)
     assert fleet.predict(POINTS).method == fleet.suggest(0, POINTS).method == "dec-nn-rbcm"
-    assert fleet.calibrate(hold="both").method == "dec-nn-rbcm"
+    assert fleet.calibrate(holdout="both").method == "dec-nn-rbcm"
     fleet.predict(POINTS)
     fleet.joint(POINTS)
     fleet.gradient(POINTS)
@@ -137,7 +137,7 @@ def test_no_number_that_is_sent_is_an_input_of_a_row(coordinates: Any, monkeypat
     given: dict[str, Any] = {"inputs": ["lon", "lat"], "coordinates": coordinates, "normalize": True}
     fleet = fg.Fleet(shards, "path", kernel="matern32", private="rows", **given)
     fleet.train(rounds=2, tol=1e-1)
-    fleet.calibrate(hold="rows")
+    fleet.calibrate(holdout="rows")
     numbers = np.abs(np.concatenate(sent))
     for x, _ in shards:
         for places in (x, x - x.mean(axis=0)):
@@ -183,7 +183,7 @@ def drawn_field(seed: int, rows: int, theta: tuple[float, float, float]) -> tupl
 
 
 def covered(fleet: fg.Fleet, queries: Any, truth: Any, method: str) -> float:
-    found = fleet.predict(queries, method, noisy=True)
+    found = fleet.predict(queries, method, observed=True)
     return float(np.mean(np.abs(truth - found.mean) <= norm.ppf(0.975) * np.sqrt(found.variance)))
 
 
@@ -193,7 +193,7 @@ def test_calibration_without_inputs_covers_rows_that_nobody_has_seen(kinds: set[
     shards = fg.partition(inputs[:500], seen[:500], agents=5, by="random")
     fleet = fg.Fleet(shards, "path", theta=[0.2, 0.2, 1.0, 0.05], kernel="matern32", normalize=False, private="rows")
     before = covered(fleet, inputs[500:], seen[500:], "dec-poe")
-    found = fleet.calibrate("dec-poe", hold="rows")
+    found = fleet.calibrate("dec-poe", holdout="rows")
     after = covered(fleet, inputs[500:], seen[500:], "dec-poe")
     assert before < 0.92
     assert found.knots[0].rows == 500
@@ -208,8 +208,8 @@ def test_few_rows_per_agent_are_judged_by_models_of_nearly_all_of_them() -> None
     inputs, seen = drawn_field(2, 1000, (0.2, 1.0, 0.05))
     shards = fg.partition(inputs[:400], seen[:400], agents=20, by="random", seed=2)
     fleet = fg.Fleet(shards, "path", theta=theta, kernel="matern32", normalize=False)
-    whole = fleet.predict(inputs[400:], "dec-rbcm", noisy=True).variance
-    (knot,) = fleet.calibrate("dec-rbcm", hold="rows").knots
+    whole = fleet.predict(inputs[400:], "dec-rbcm", observed=True).variance
+    (knot,) = fleet.calibrate("dec-rbcm", holdout="rows").knots
     # Of four draws by 20 folds 5% larger on average, by 5 folds 18%; of this one 5% and 17%.
     assert knot.deviation == pytest.approx(np.exp(0.5 * np.log(whole).mean()), rel=0.1)
     # A standard error of 0.9% for 600 new rows, and 1.1% for the factor.

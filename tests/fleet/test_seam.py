@@ -11,7 +11,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import shortest_arc
+from fleetgp.data.transforms import shortest_arc
 from fleetgp.errors import FleetGPWarning
 from fleetgp.plot.maps import map_
 
@@ -73,7 +73,7 @@ def test_dots_and_masks_go_across_180_degrees() -> None:
     east = np.tile(longitudes < 0.0, (len(latitudes), 1))  # of 180 degrees
     mask = xr.DataArray(east, {"lat": latitudes, "lon": longitudes}, ("lat", "lon"))
     found = globe.map((7, 5), mask=mask)
-    assert ((found.coverage == 3).all("lat").values == (found.lon.values < 180.0)).all()
+    assert ((found.cell_status == 3).all("lat").values == (found.lon.values < 180.0)).all()
 
 
 @pytest.mark.parametrize("coordinates", ["as-given", "scaled"])

@@ -16,8 +16,8 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle, seen_by
-from fleetgp.data.scaling import Scaling
+from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule, great_circle, seen_by
 from fleetgp.engines.expert import Expert
 from fleetgp.fleet.maps import cells_within
 from fleetgp.kernels.expression import as_kernels
@@ -38,7 +38,7 @@ THETA = (2500.0, 2.0, 0.1)
 def on_globe(expression: str = ISO, names: tuple[str, ...] = NAMES) -> tuple[Kernel, Coordinates]:
     rule = coordinate_rule("sphere", names)
     (kernel,) = seen_by(rule, as_kernels(expression, names), names)
-    return kernel, agree_on_coordinates(Alone(), [Observations(np.zeros((1, len(names))), np.zeros(1))], rule)
+    return kernel, agree_on_coordinates(Alone(), InMemory([Observations(np.zeros((1, len(names))), np.zeros(1))]), rule)
 
 
 def covariance(one: Array, other: Array, theta: tuple[float, ...] = THETA) -> Array:
@@ -132,8 +132,8 @@ def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_pa
     assert np.abs(near.mean - found.mean).max() < 0.1 * THETA[1]
     fg.save_model(fg.Model(fleet, ("a", "b", "c"), NAMES, "t"), tmp_path / "m")
     again = fg.load_model(tmp_path / "m")
-    assert again.fleet.fit is not None
-    assert again.fleet.fit.coordinates == fit.coordinates
+    assert again.fleet.last_fit is not None
+    assert again.fleet.last_fit.coordinates == fit.coordinates
     assert np.array_equal(again.fleet.predict(queries).mean, fleet.predict(queries).mean)
     cells = np.array([[-179.99, 10.0], [179.99, 10.0], [45.0, 0.0]])
     assert cells_within(again.fleet, cells, 0.01)[:2].all(), "the nearest observation is beyond 180 degrees"

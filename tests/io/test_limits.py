@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fleetgp import InputError
-from fleetgp.agent.description.reading import MAX_KEYS, read_description
+from fleetgp.agent.description import MAX_KEYS, read_description
 from fleetgp.io.formats import FORMATS, LONGEST_START, MOST_COLUMNS, Columns, read_table
 from fleetgp.io.survey import chunks
 from fleetgp.io.tables import read_observations

@@ -79,7 +79,7 @@ def test_other_units_change_scores_as_they_should(
     trained = np.array([-1.0, 0.5, 2.0])
     plain = score((mean, variance), truth, trained=trained)
     other = score((unit * mean + zero, unit**2 * variance), unit * truth + zero, trained=unit * trained + zero)
-    for name in ("rmse", "mae", "crps", "interval"):
+    for name in ("rmse", "mae", "crps", "interval_score"):
         assert getattr(other, name) == pytest.approx(unit * getattr(plain, name), rel=1e-6, abs=1e-10), name
     assert other.nlpd == pytest.approx(plain.nlpd + np.log(unit), rel=1e-6, abs=1e-9)
     assert other.msll == pytest.approx(plain.msll, rel=1e-6, abs=1e-9)
@@ -103,7 +103,7 @@ def test_the_true_distribution_has_the_best_scores() -> None:
     true = found(1.0, 2.0)
     for other in (found(1.5, 2.0), found(1.0, 1.5), found(1.0, 2.7)):
         assert other.crps > true.crps
-        assert other.interval > true.interval
+        assert other.interval_score > true.interval_score
         assert other.nlpd > true.nlpd
     assert true.coverage == pytest.approx(0.95, abs=0.01)
     assert true.rmse == pytest.approx(2.0, rel=0.02)
@@ -150,7 +150,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "variances": (lambda: crps(ONES, np.ones(2), ONES), "expected a variance for each of 3 truths, got 2"),
     "shape": (lambda: score((np.ones((3, 1)), ONES), ONES), r"mean: expected an array \(N,\)"),
     "nothing": (lambda: score(([], []), []), "with at least one number"),
-    "zero": (lambda: nlpd(ONES, [1.0, 0.0, 1.0], ONES), r"expected positive numbers, got 0 \(first: row 1\).*noisy"),
+    "zero": (lambda: nlpd(ONES, [1.0, 0.0, 1.0], ONES), r"expected positive numbers, got 0 \(first: row 1\).*observed"),
     "level": (lambda: coverage(ONES, ONES, ONES, 95), "level must lie between 0 and 1, got 95"),
     "no level": (lambda: score((ONES, ONES), ONES, level=0.0), "level must be a number above 0"),
     "kind": (lambda: score(ONES, ONES), r"expected a Prediction or a pair \(mean, variance\), got ndarray"),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.network.counting import Bill, CountingNetwork
-from fleetgp.network.link import Link
+from fleetgp.network.counting import Bill, CountingNetwork, Link
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,26 @@ import zenoh
 import fleetgp as fg
 from fleetgp.agent.agenda import Item, Trained
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.heart import HELLOS
 from fleetgp.agent.membership import Hello, Record
-from fleetgp.agent.requests import MOST_WAITING, Asked, Question, Requests
+from fleetgp.agent.node import HELLOS
+from fleetgp.agent.requests import MOST_WAITING, PendingQuestion, Question, Requests
 from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.consensus import total
 from fleetgp.errors import NetworkError, NonsenseError
 from fleetgp.graph import Graph
 from fleetgp.network import Network
 from fleetgp.network.loopback import Loopback, LoopbackNetwork
-from fleetgp.network.tree_frames import absent_from_parts, absent_to_parts, from_parts, to_parts
-from fleetgp.network.wire import Frame, Part, content, decode, encode
+from fleetgp.network.wire import (
+    Frame,
+    Part,
+    absent_from_parts,
+    absent_to_parts,
+    content,
+    decode,
+    encode,
+    from_parts,
+    to_parts,
+)
 from fleetgp.network.zenoh.links import Links
 from fleetgp.operator.client import AgentClient
 from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
@@ -278,7 +287,10 @@ def test_hellos_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_questions_and_trainings_do_not_pile_up() -> None:
     requests = Requests(None)  # type: ignore[arg-type]
-    asked = [Asked(Question(np.zeros((1, 2)), "dec-rbcm"), 1.0, 0.0, lambda _: None) for _ in range(MOST_WAITING + 1)]
+    asked = [
+        PendingQuestion(Question(np.zeros((1, 2)), "dec-rbcm"), 1.0, 0.0, lambda _: None)
+        for _ in range(MOST_WAITING + 1)
+    ]
     for one in asked[:-1]:
         requests.ask(one)
     with pytest.raises(NetworkError, match="questions wait here already"):

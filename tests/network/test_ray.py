@@ -61,7 +61,7 @@ def test_what_hosts_tell_comes_in_order_however_much_it_is(crew: Any) -> None:
 
 
 def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.network.ray.network import Post, Readings
+    from fleetgp.network.ray.host import Post, Readings
 
     heard: dict[str, list[bytes]] = {"first": [], "second": [], "third": []}
     first, second, third = heard.values()
@@ -75,7 +75,7 @@ def test_a_post_sends_again_what_it_sent_unless_that_is_too_much(monkeypatch: py
     assert post.replace(1, to("second"))
     post.send(1, b"d", Readings())
     assert (first, second, third) == ([b"a", b"b"], [b"a", b"b", b"d"], [b"c"])
-    monkeypatch.setattr("fleetgp.network.ray.network.KEPT_BYTES", 4)
+    monkeypatch.setattr("fleetgp.network.ray.host.KEPT_BYTES", 4)
     post.send(2, b"e", Readings())
     assert not post.replace(1, to("first"))
     post.send(1, b"f", Readings())

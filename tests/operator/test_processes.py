@@ -190,11 +190,11 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
             [shards[k] for k in position], Graph(4, edges), theta=answer["theta"], normalize=False, kernel="se"
         )
         whole = in_process(160, 5, (0, 1, 2, 3, 4), tuple(CYCLE))
-        assert whole.fit is not None
-        rest.fit = None
-        scaling = whole.fit.scaling
+        assert whole.last_fit is not None
+        rest.last_fit = None
+        scaling = whole.last_fit.scaling
         scaled = fg.Fleet(
-            [own.as_given for own in scaling.apply(rest.data)],
+            [own.as_given for own in rest.data.rescaled(scaling)],
             Graph(4, edges),
             theta=np.array(answer["theta"]) / np.array([1.0, 1.0, scaling.scale, scaling.scale]),
             kernel="se",

@@ -64,7 +64,7 @@ def by_hand(fleet: fg.Fleet, method: str, hold: str, cells: int = 100) -> tuple[
         rest = [(x[~mask], y[~mask]) for (x, y), mask in zip(fleet.shards, masks, strict=True)]
         found = fg.Fleet(rest, fleet.graph, theta=THETA, kernel="se", normalize=False)
         for (x, y), mask in zip(fleet.shards, masks, strict=True):
-            answer = found.predict(x[mask], method, noisy=True)
+            answer = found.predict(x[mask], method, observed=True)
             needed.append(np.abs(y[mask] - answer.mean) / np.sqrt(answer.variance) / DEVIATIONS)
             deviations.append(np.sqrt(answer.variance))
     return np.concatenate(needed), np.concatenate(deviations)
@@ -109,7 +109,7 @@ def test_kinds_of_rows_with_the_same_deviation_have_one_factor(rng: np.random.Ge
 @pytest.mark.parametrize(("method", "hold"), [("dec-rbcm", "rows"), ("dec-nn-grbcm", "blocks"), ("rbcm", "blocks")])
 def test_factors_are_those_of_a_computation_by_hand(method: str, hold: str) -> None:
     fleet = fleet_of(300, 3)
-    (knot,) = fleet.calibrate(method, hold=hold).knots
+    (knot,) = fleet.calibrate(method, holdout=hold).knots
     needed, deviations = by_hand(fleet, method, hold)
     assert knot.rows == len(needed) == 300
     assert knot.before == pytest.approx(np.mean(needed <= 1.0), abs=0.5 / 300)
@@ -127,27 +127,27 @@ def test_an_overconfident_method_covers_what_it_promises() -> None:
     queries, seen = inputs[500:], observations[500:]
 
     def covered() -> float:
-        found = fleet.predict(queries, "dec-poe", noisy=True)
+        found = fleet.predict(queries, "dec-poe", observed=True)
         return float(np.mean(np.abs(seen - found.mean) <= DEVIATIONS * np.sqrt(found.variance)))
 
     before = covered()
     assert before < 0.9
     found = fleet.calibrate("dec-poe")
-    assert [knot.hold for knot in found.knots] == ["rows", "blocks"]
+    assert [knot.holdout for knot in found.knots] == ["rows", "blocks"]
     # 400 rows at 95 %: a standard error of 1.1 %, and as much for the factor.
     assert abs(covered() - 0.95) < 0.05
     assert all(knot.before < 0.9 for knot in found.knots)
     assert all(abs(knot.after - 0.95) < 0.03 for knot in found.knots)
-    answer = fleet.predict(queries, "dec-poe", noisy=True)
+    answer = fleet.predict(queries, "dec-poe", observed=True)
     places = np.log([[knot.deviation, knot.factor] for knot in found.knots])
     assert answer.factor == pytest.approx(interpolated(places, answer.variance / answer.factor**2), rel=1e-9)
 
 
 def test_the_deviation_of_the_field_has_the_same_factor() -> None:
     fleet = fleet_of(200, 2)
-    plain = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", noisy=noisy) for noisy in (False, True)]
-    fleet.calibrate("dec-rbcm", hold="rows")
-    scaled = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", noisy=noisy) for noisy in (False, True)]
+    plain = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", observed=noisy) for noisy in (False, True)]
+    fleet.calibrate("dec-rbcm", holdout="rows")
+    scaled = [fleet.predict([[0.5, 0.5], [1.5, 1.0]], "dec-rbcm", observed=noisy) for noisy in (False, True)]
     for one, other in zip(plain, scaled, strict=True):
         assert np.array_equal(one.means, other.means)
         assert other.variances == pytest.approx(one.variances * other.factors**2, rel=1e-12)
@@ -157,7 +157,7 @@ def test_the_deviation_of_the_field_has_the_same_factor() -> None:
 
 def test_a_calibration_is_of_its_method_its_theta_and_its_data() -> None:
     fleet = fleet_of(200, 2)
-    found = fleet.calibrate("dec-nn-rbcm", hold="rows", eta=0.1)
+    found = fleet.calibrate("dec-nn-rbcm", holdout="rows", eta=0.1)
     query = [[0.5, 0.5]]
     assert fleet.predict(query, "dec-nn-rbcm", eta=0.1).factor[0] == found.knots[0].factor
     for method, how in (("dec-rbcm", {}), ("dec-nn-rbcm", {"eta": 0.2})):
@@ -169,10 +169,10 @@ def test_a_calibration_is_of_its_method_its_theta_and_its_data() -> None:
     fleet.observe(0, [[0.1, 0.1]], [0.0])
     assert fleet.calibration is None
     assert fleet.predict(query, "dec-nn-rbcm", eta=0.1).factor[0] == 1.0
-    fleet.calibrate("dec-rbcm", hold="rows")
+    fleet.calibrate("dec-rbcm", holdout="rows")
     fleet.theta = np.array([0.7, 0.5, 1.0, 0.15])
     assert fleet.predict(query, "dec-rbcm").factor[0] == 1.0
-    fleet.calibrate("dec-rbcm", hold="rows")
+    fleet.calibrate("dec-rbcm", holdout="rows")
     fleet.train("dec-fact-gp", theta0=THETA, rounds=1)
     assert fleet.calibration is None
 
@@ -180,12 +180,12 @@ def test_a_calibration_is_of_its_method_its_theta_and_its_data() -> None:
 def test_the_ledger_holds_what_was_sent() -> None:
     """Of 240 rows on a path of three, each input crosses both edges; no observation does."""
     fleet = fleet_of(240, 3)
-    found = fleet.calibrate("dec-rbcm", hold="blocks")
+    found = fleet.calibrate("dec-rbcm", holdout="blocks")
     assert found.ledger is not None
     kinds = found.ledger.by_kind()
     assert set(kinds) == {"inputs", "predictions", "statistics", "framing"}
     assert kinds["inputs"].scalars == 240 * 2 * 2
-    few = fleet.calibrate("dec-rbcm", hold="blocks", most=50)
+    few = fleet.calibrate("dec-rbcm", holdout="blocks", max_rows=50)
     assert few.ledger is not None
     assert few.knots[0].rows <= 3 * 50 < 240
     assert few.ledger.by_kind()["inputs"].scalars == few.knots[0].rows * 2 * 2
@@ -212,11 +212,11 @@ def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"hold": "cells"}, "unknown hold 'cells'"),
+        ({"holdout": "cells"}, "unknown holdout 'cells'"),
         ({"level": 1.0}, "level must lie between 0 and 1"),
         ({"level": 0.0}, "level"),
         ({"cells": 3}, "cells"),
-        ({"most": 2}, "most"),
+        ({"max_rows": 2}, "max_rows"),
         ({"eta": 0.1}, "dec-rbcm has no option eta"),
         ({"level": 0.999}, "expected at least 2000 held-out rows .rows. for intervals of 99.9 %, got 60"),
     ],

@@ -10,12 +10,13 @@ import pytest
 import fleetgp as fg
 from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import sample
+from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, answer, prediction_method
+from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, predict, prediction_method
+from fleetgp.prediction.methods import BLOCK, block_size
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
-from fleetgp.prediction.predict import BLOCK, block_size
 from tests.conftest import paper_shards
 from tests.shared import observed
 
@@ -98,10 +99,10 @@ def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
     for seed, expected in ((0, 4), (0, 4), (1, 8)):
         options = PredictionOptions(seed=seed)
         row = prediction_method("dec-grbcm")
-        found = answer(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        found = predict(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
         assert len(conditionings) == expected
         fresh = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
-        again = answer(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        again = predict(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
         del conditionings[expected:]
         assert np.array_equal(found.means, again.means)
         assert found.ledger.as_dict() == again.ledger.as_dict(), "every question sends the samples"
@@ -113,8 +114,8 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     kernel: str, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The block factorization against one factorization of everything, which is also the way out."""
-    shards = observed([*paper_shards(120, 3), paper_shards(120, 3)[0]])  # an agent that another one repeats
-    shards[3] = shards[3].rows(slice(1))  # with one observation, which is its sample
+    three = observed(paper_shards(120, 3))
+    shards = InMemory([*three, three[0].rows(slice(1))])  # the last has one observation, its sample
     conditioned = Conditioned(shards, KERNELS[kernel], np.tile(THETA, (4, 1)), engine="dense")
     samples = [sample(shard, 4, seed=5) for shard in shards]
     wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
@@ -138,16 +139,16 @@ def test_a_conditioner_gives_the_same_until_something_changes() -> None:
     shards, thetas = observed(paper_shards(60, 3)), np.tile(THETA, (3, 1))
     conditioner = Conditioner()
     first = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
-    copies = [own.rows(np.arange(len(own))) for own in shards]
+    copies = InMemory(own.rows(np.arange(len(own))) for own in shards)
     assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
     x, y = shards[1].inputs, shards[1].values
-    grown = [shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
+    grown = InMemory([shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]])
     assert conditioner.condition(grown, SE, thetas, Scaling(), "auto") is first
     assert len(first.shards[1]) == len(y) + 1
-    inserted = [shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]]
+    inserted = InMemory([shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]])
     for changed in (
         (inserted, SE, thetas, Scaling(), "auto"),
-        ([*shards[:2], shards[2].with_values(-shards[2].values)], SE, thetas, Scaling(), "auto"),
+        (InMemory([*shards[:2], shards[2].with_values(-shards[2].values)]), SE, thetas, Scaling(), "auto"),
         (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
         (shards, SE, 1.001 * thetas, Scaling(), "auto"),
         (shards, SE, thetas, Scaling(1.0, 2.0), "auto"),
@@ -165,7 +166,7 @@ def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.Mo
     fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA, kernel="se", normalize=False)
     options = row.those_of(consensus="average", rounds=40 if row.rule == "npae" else 400)
     whole = fleet.condition().predict(queries(7), method, **options)
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 3)
     parts = fleet.condition().predict(queries(7), method, agent=2, **options)
     assert parts.means.shape == whole.means.shape
     assert np.array_equal(parts.participants, whole.participants)

@@ -28,14 +28,14 @@ def fleet(**options: Any) -> fg.Fleet:
 def test_both_deviations_are_those_of_the_two_variances(noisy: bool, calibrated: bool) -> None:
     found = fleet()
     if calibrated:
-        found.calibrate("dec-poe", hold="rows", most=60)
-    out = found.predict(QUERIES, "dec-poe", noisy=noisy)
-    of_f, of_y = (found.predict(QUERIES, "dec-poe", noisy=each).variance for each in (False, True))
+        found.calibrate("dec-poe", holdout="rows", max_rows=60)
+    out = found.predict(QUERIES, "dec-poe", observed=noisy)
+    of_f, of_y = (found.predict(QUERIES, "dec-poe", observed=each).variance for each in (False, True))
     np.testing.assert_allclose(out.std, np.sqrt(of_f), rtol=1e-12)
     np.testing.assert_allclose(out.std_observed, np.sqrt(of_y), rtol=1e-12)
     np.testing.assert_allclose(of_y - of_f, out.factor**2 * 0.1**2, rtol=1e-9)
     assert (out.factor != 1.0).all() == calibrated
-    assert out.noisy is noisy
+    assert out.observed is noisy
 
 
 def test_the_noise_is_that_of_the_agent_that_asks() -> None:
@@ -43,7 +43,7 @@ def test_the_noise_is_that_of_the_agent_that_asks() -> None:
     for agent, noise in enumerate((0.1, 0.2, 0.4)):
         out = found.predict(QUERIES, "dec-rbcm", agent=agent)
         np.testing.assert_allclose(out.std_observed**2 - out.std**2, noise**2, rtol=1e-9)
-    everyone = found.predict(QUERIES, "dec-rbcm", noisy=True)
+    everyone = found.predict(QUERIES, "dec-rbcm", observed=True)
     plain = found.predict(QUERIES, "dec-rbcm")
     expected = np.repeat([[0.01], [0.04], [0.16]], 3, axis=1)
     np.testing.assert_allclose(everyone.variances - plain.variances, expected, rtol=1e-9)
@@ -69,9 +69,9 @@ def test_a_frame_has_inputs_by_name_and_how_many_took_part() -> None:
     found = fleet(inputs=["lon", "lat"])
     out = found.predict(pd.DataFrame(QUERIES, columns=["lon", "lat"]))
     frame = out.to_frame()
-    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "agents", "uninformed"]
+    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "n_agents", "uninformed"]
     np.testing.assert_array_equal(frame[["lon", "lat"]], QUERIES)
-    np.testing.assert_array_equal(frame["agents"], out.participants.sum(axis=0))
+    np.testing.assert_array_equal(frame["n_agents"], out.participants.sum(axis=0))
     np.testing.assert_array_equal(frame["std_observed"], out.std_observed)
     asked = pd.DataFrame({"name": ["p", "q", "r"], "lon": QUERIES[:, 0], "lat": QUERIES[:, 1]})
     assert list(out.to_frame(asked))[:4] == ["name", "lon", "lat", "mean"]
@@ -87,9 +87,9 @@ def test_a_frame_has_inputs_by_name_and_how_many_took_part() -> None:
 
 
 def test_an_answer_in_blocks_knows_all_its_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = fleet().predict(QUERIES, noisy=True).to_frame()
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
-    pd.testing.assert_frame_equal(fleet().predict(QUERIES, noisy=True).to_frame(), whole)
+    whole = fleet().predict(QUERIES, observed=True).to_frame()
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 2)
+    pd.testing.assert_frame_equal(fleet().predict(QUERIES, observed=True).to_frame(), whole)
 
 
 def test_a_grid_in_any_order_becomes_a_dataset() -> None:

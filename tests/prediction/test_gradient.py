@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, agree_on, gradient, prediction_method
+from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, gradient, prediction_method
 from tests.conftest import every_graph
 from tests.shared import observed
 
@@ -151,8 +151,8 @@ def work(network: Network, method: str, to: int | None = None) -> Gradient:
     mine = [shards()[i] for i in network.hosted]
     kernel = KERNELS["se" if method == "dec-full-gp" else "matern32"]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
-    agreed = agree_on(conditioned, network, row, options)
-    return gradient.answer_gradients(conditioned, network, row, queries(), options, agreed, to=to)
+    agreed = row.agree(network, conditioned, options)
+    return gradient(conditioned, network, row, queries(), options, agreed, to=to)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])
@@ -184,7 +184,7 @@ def test_sums_go_once_with_their_slopes() -> None:
 def test_more_queries_than_a_block_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     f = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False)
     whole = f.gradient(queries(7), "dec-rbcm")
-    monkeypatch.setattr(gradient, "block_size", lambda *_: 3)
+    monkeypatch.setattr("fleetgp.prediction.answer.block_size", lambda *_: 3)
     parts = f.gradient(queries(7), "dec-rbcm")
     np.testing.assert_allclose(parts.gradient, whole.gradient, rtol=1e-12, atol=1e-12)
     assert parts.rounds == whole.rounds

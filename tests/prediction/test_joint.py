@@ -18,7 +18,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Joint, PredictionOptions, agree_on, joint, prediction_method
+from fleetgp.prediction import Conditioned, Joint, PredictionOptions, joint, prediction_method
 from tests.conftest import every_graph, examples
 from tests.shared import observed
 
@@ -259,8 +259,8 @@ def work(network: Network, method: str, to: int | None = None) -> Joint:
     mine = [shards()[i] for i in network.hosted]
     kernel = KERNELS[kernel_for(method)]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
-    agreed = agree_on(conditioned, network, row, options)
-    return joint.answer_jointly(conditioned, network, row, queries(), options, agreed, to=to)
+    agreed = row.agree(network, conditioned, options)
+    return joint(conditioned, network, row, queries(), options, agreed, to=to)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])
@@ -304,14 +304,14 @@ def test_units_noise_and_calibration_are_those_of_predictions() -> None:
     f = fg.Fleet(parts, theta=(0.6, 0.5, 9.1, 1.4), kernel=KERNEL, normalize=True, mean="linear")
     point = queries(1)
     for noisy in (False, True):
-        one, found = f.predict(point, "dec-rbcm", noisy=noisy), f.joint(point, "dec-rbcm", noisy=noisy)
+        one, found = f.predict(point, "dec-rbcm", observed=noisy), f.joint(point, "dec-rbcm", observed=noisy)
         np.testing.assert_allclose(found.mean, one.mean, rtol=1e-9)
         np.testing.assert_allclose(found.variance, one.variance, rtol=1e-9)
     plain = f.joint(queries(), "dec-rbcm")
     np.testing.assert_allclose(
-        f.joint(queries(), "dec-rbcm", noisy=True).covariance, plain.covariance + 1.4**2 * np.eye(6)
+        f.joint(queries(), "dec-rbcm", observed=True).covariance, plain.covariance + 1.4**2 * np.eye(6)
     )
-    f.calibrate("dec-rbcm", hold="rows")
+    f.calibrate("dec-rbcm", holdout="rows")
     factor = f.predict(queries(), "dec-rbcm").factor[0]
     assert factor != 1.0
     calibrated = f.joint(queries(), "dec-rbcm")
@@ -344,7 +344,7 @@ def test_bad_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None
         f.joint(points, agent=5)
     with pytest.raises(fg.InputError, match="n must be a whole number of at least 1, got 0"):
         f.sample(points, 0)
-    monkeypatch.setattr(joint, "MOST_NEAR", 20)
+    monkeypatch.setattr("fleetgp.prediction.nearest.MOST_NEAR", 20)
     with pytest.raises(fg.InputError, match=r"at most 20 observations near any of the queries, got \d+: give fewer"):
         f.joint(points, "dec-nearest", neighbours=15)
     with pytest.warns(fg.FleetGPWarning, match="1 of 2 points are no better known than the prior"):

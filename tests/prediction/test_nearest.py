@@ -13,8 +13,8 @@ from fleetgp.graph import Tree
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import InProcess
-from fleetgp.prediction import prediction_method
-from fleetgp.prediction.predict import block_size
+from fleetgp.prediction import PredictionOptions, prediction_method
+from fleetgp.prediction.methods import block_size
 from tests.conftest import every_graph
 
 THETA = (0.5, 0.2, 1.3, 0.2)
@@ -77,7 +77,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
     x, y, _ = pooled(parts)
     theta = np.array([0.5, 0.2, 6.0, 1.0])
     out = fg.Fleet(parts, "cycle", theta=theta, kernel=kernel, normalize=True).predict(
-        queries(), "dec-nearest", neighbours=12, noisy=True
+        queries(), "dec-nearest", neighbours=12, observed=True
     )
     mean, variance = reference(x, y - y.mean(), queries(), 12, kernel, theta)
     assert np.abs(out.mean - y.mean() - mean).max() < 1e-9
@@ -190,6 +190,6 @@ def test_jitter_is_told() -> None:
 
 def test_more_neighbours_are_asked_in_smaller_blocks() -> None:
     network, method = InProcess(fg.Graph.path(100)), prediction_method("dec-nearest")
-    sizes = [block_size(method, network, count) for count in (30, 3000)]
+    sizes = [block_size(method, network, PredictionOptions(neighbours=count)) for count in (30, 3000)]
     assert sizes[1] < sizes[0]
     assert sizes[1] * 100 * 3000 * 8 < 1 << 30

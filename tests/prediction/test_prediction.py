@@ -20,7 +20,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.options import Consensus
-from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph
 from tests.shared import observed
@@ -432,7 +432,7 @@ def test_a_capped_run_says_so(method: str) -> None:
 
 def test_noisy_adds_the_noise_and_agents_can_be_asked() -> None:
     f = fleet()
-    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", noisy=True, agent=3)
+    plain, noisy = f.predict(queries(), "dec-rbcm"), f.predict(queries(), "dec-rbcm", observed=True, agent=3)
     assert np.allclose(noisy.variance - plain.variances[3], THETA[3] ** 2)
     assert np.array_equal(noisy.mean, plain.means[3])
 
@@ -444,7 +444,10 @@ def test_trained_and_normalized_fleets_predict_in_the_units_of_the_data() -> Non
     out = f.predict(queries(), "dec-rbcm")
     pooled = np.concatenate([y for _, y in kelvin])
     centred = fg.Fleet(
-        [(x, y - pooled.mean()) for x, y in kelvin], theta=f.fit.theta if f.fit else None, kernel="se", normalize=False
+        [(x, y - pooled.mean()) for x, y in kelvin],
+        theta=f.last_fit.theta if f.last_fit else None,
+        kernel="se",
+        normalize=False,
     )
     reference = centred.predict(queries(), "rbcm")
     assert np.allclose(out.mean, pooled.mean() + reference.mean, atol=1e-3)
@@ -560,7 +563,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
         conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
-        return answer(conditioned, network, prediction_method(method), queries(4), options, to=to)
+        return predict(conditioned, network, prediction_method(method), queries(4), options, to=to)
 
     whole = work(fg.InProcess(topology))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

@@ -65,7 +65,7 @@ def by_hand(covariance: Array, noise: float, by: str, n: int) -> tuple[list[int]
 @pytest.mark.parametrize("by", ["variance", "mutual-information"])
 def test_choices_are_those_of_the_definition(by: str, method: str) -> None:
     places = np.random.default_rng(4).uniform(-0.3, 2.3, (12, 2))
-    found = fleet().suggest(1, places, n=5, by=by, method=method)
+    found = fleet().suggest(1, places, n=5, criterion=by, method=method)
     joint = fleet().joint(places, method)
     chosen, gains = by_hand(joint.covariance, 0.2**2, by, 5)
     assert found.indices.tolist() == chosen
@@ -110,9 +110,9 @@ def test_mutual_information_keeps_away_from_the_edge() -> None:
         [(np.array([[50.0, 50.0]]), np.array([0.0]))], theta=(1.0, 1.0, 1.0, 0.3), kernel="matern32", normalize=False
     )
     places = grid(7, 0.0, 3.0)
-    (first,) = f.suggest(0, places, by="mutual-information", method="full-gp").places
+    (first,) = f.suggest(0, places, criterion="mutual-information", method="full-gp").places
     np.testing.assert_allclose(first, [1.5, 1.5])
-    far = f.suggest(0, places, 4, by="variance", method="full-gp").places
+    far = f.suggest(0, places, 4, criterion="variance", method="full-gp").places
     edge = ((far == 0.0) | (far == 3.0)).any(axis=1)
     assert edge.sum() >= 3
 
@@ -122,7 +122,7 @@ def test_suggestions_avoid_measured_places_and_spread() -> None:
     new = np.array([[2.8, 2.8], [2.9, 2.8], [-0.8, 2.8], [2.8, -0.8]])
     for by in ("variance", "mutual-information"):
         unknown = np.concatenate([measured, grid(4, 3.0, 3.9)])  # places that tell of each other
-        found = fleet().suggest(0, unknown, n=2, by=by, method="full-gp")
+        found = fleet().suggest(0, unknown, n=2, criterion=by, method="full-gp")
         assert (found.indices >= len(measured)).all()
     found = fleet().suggest(0, new, n=3)
     assert set(found.indices.tolist()) in ({0, 2, 3}, {1, 2, 3}), "of two that are close together, one"
@@ -130,12 +130,12 @@ def test_suggestions_avoid_measured_places_and_spread() -> None:
 
 @pytest.mark.parametrize("by", ["variance", "mutual-information"])
 def test_for_all_no_two_go_to_the_same_place(by: str) -> None:
-    found = fleet("cycle").suggest(None, grid(), n=3, by=by)
+    found = fleet("cycle").suggest(None, grid(), n=3, criterion=by)
     assert len({tuple(place) for place in found.places.tolist()}) == 3 * AGENTS
     assert np.bincount(found.agents).tolist() == [3] * AGENTS
     np.testing.assert_array_equal(grid()[found.indices], found.places)
     assert found.of(2).shape == (3, 2)
-    one = fleet("cycle").suggest(0, grid(), n=3 * AGENTS, by=by)
+    one = fleet("cycle").suggest(0, grid(), n=3 * AGENTS, criterion=by)
     np.testing.assert_array_equal(one.places, found.places)  # the same greedy choice, shared out
     assert len({found.agents[turn * AGENTS] for turn in range(3)}) == 3, "another one comes first in each turn"
     joint = fleet("cycle").joint(grid(), "dec-nn-grbcm")
@@ -180,7 +180,7 @@ def test_bad_calls_have_one_clear_error() -> None:
     with pytest.raises(fg.InputError, match="n must be a whole number of at least 1, got 0"):
         f.suggest(0, grid(), 0)
     with pytest.raises(fg.InputError, match=r"by.*entropy.*variance, mutual-information"):
-        f.suggest(0, grid(), by="entropy")
+        f.suggest(0, grid(), criterion="entropy")
     with pytest.raises(fg.InputError, match="agent must lie between 0 and 3, got 4"):
         f.suggest(4, grid())
     with pytest.raises(fg.InputError, match="an array for each of the 4 agents, got 2"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.progress import Progress
 from reproduction.cells import Cell, Processes, run_cells
 
@@ -27,7 +27,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
 def test_cells_are_kept_as_they_finish_and_not_done_twice(tmp_path: Path) -> None:
     log = tmp_path / "log"
     cells = [Cell(str(n), {"n": n, "log": str(log)}, effort=n) for n in range(4)]
-    kept = Kept(tmp_path / "cells", {})
+    kept = ResumableCache(tmp_path / "cells", {})
     seen: list[Progress] = []
     found = run_cells(cells[:2], work, kept, place=Processes(1), listener=seen.append)
     assert {name: piece["square"] for name, piece in found.items()} == {"0": 0, "1": 1}
@@ -41,7 +41,7 @@ def test_cells_are_kept_as_they_finish_and_not_done_twice(tmp_path: Path) -> Non
 
 def test_a_cell_that_fails_loses_only_itself(tmp_path: Path) -> None:
     log = str(tmp_path / "log")
-    kept = Kept(tmp_path / "cells", {})
+    kept = ResumableCache(tmp_path / "cells", {})
     cells = [Cell("good", {"n": 2, "log": log}, 2.0), Cell("bad", {"n": 3, "log": log, "fail": True}, 1.0)]
     with pytest.raises(ValueError, match="no"):
         run_cells(cells, work, kept, place=Processes(1))

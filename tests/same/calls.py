@@ -63,6 +63,23 @@ TRAINING: dict[str, Any] = {
     "progress": False,
 }
 
+#: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
+RECORDED_NAMES = {
+    "interval_score": "interval",
+    "holdout": "hold",
+    "criterion": "by",
+    "split": "by",
+    "cell_status": "coverage",
+    "n_agents": "agents",
+}
+
+
+def as_recorded(value: Any) -> Any:
+    """The same with the names in records."""
+    if isinstance(value, Mapping):
+        return {RECORDED_NAMES.get(name, name): as_recorded(one) for name, one in value.items()}
+    return [as_recorded(one) for one in value] if isinstance(value, list) else value
+
 
 def _options(options: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """All options, with those that a configuration changes; an error for a name that is none."""
@@ -274,14 +291,14 @@ def of_ledger(ledger: fg.Ledger) -> Record:
 # ---- predictions -------------------------------------------------------------------------------------------------
 
 
-def predict(fleet: Any, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def predict(fleet: Any, queries: Any, method: str, observed: bool = False, agent: Any = None, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    return of_prediction(fleet.predict(queries, method, noisy=noisy, agent=agent, **options))
+    return of_prediction(fleet.predict(queries, method, observed=observed, agent=agent, **options))
 
 
 def predict_outputs(fleet: fg.Outputs, queries: Any, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    answers = fleet.predict(queries, method, noisy=False, agent=None, **options)
+    answers = fleet.predict(queries, method, observed=False, agent=None, **options)
     return {target: of_prediction(answer) for target, answer in answers.items()}
 
 
@@ -298,7 +315,7 @@ def predict_conditioned(fleet: fg.ConditionedFleet, queries: Any, method: str, *
     options = _prediction_options(method, changes)
     for name in ("theta", "engine", "neighbours"):  # of `condition`
         options.pop(name)
-    return of_prediction(fleet.predict(queries, method, noisy=False, agent=None, **options))
+    return of_prediction(fleet.predict(queries, method, observed=False, agent=None, **options))
 
 
 def of_prediction(answer: fg.Prediction) -> Record:
@@ -325,9 +342,11 @@ def of_prediction(answer: fg.Prediction) -> Record:
     }
 
 
-def joint(fleet: fg.Fleet, queries: Any, method: str, noisy: bool = False, agent: Any = None, **changes: Any) -> Record:
+def joint(
+    fleet: fg.Fleet, queries: Any, method: str, observed: bool = False, agent: Any = None, **changes: Any
+) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    result = fleet.joint(queries, method, noisy=noisy, agent=agent, **options)
+    result = fleet.joint(queries, method, observed=observed, agent=agent, **options)
     return {
         "method": result.method,
         "mean": result.mean,
@@ -349,7 +368,7 @@ def sample(fleet: fg.Fleet, queries: Any, n: int, method: str, seed: int) -> Rec
     """seed: of the draws; that of the method is the fleet's."""
     options = _prediction_options(method, {}, posterior=True)
     options.pop("seed", None)
-    return {"draws": fleet.sample(queries, n, method, seed=seed, noisy=False, agent=None, **options)}
+    return {"draws": fleet.sample(queries, n, method, seed=seed, observed=False, agent=None, **options)}
 
 
 def gradient(fleet: fg.Fleet, queries: Any, method: str, agent: Any = None, **changes: Any) -> Record:
@@ -371,7 +390,7 @@ def gradient(fleet: fg.Fleet, queries: Any, method: str, agent: Any = None, **ch
 
 def suggest(fleet: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes, posterior=True)
-    result = fleet.suggest(agent, candidates, n, by=by, method=method, **options)
+    result = fleet.suggest(agent, candidates, n, criterion=by, method=method, **options)
     return {
         "places": result.places,
         "indices": result.indices,
@@ -382,7 +401,7 @@ def suggest(fleet: fg.Fleet, agent: Any, candidates: Any, n: int, by: str, metho
 
 
 def calibrate(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
-    holding: dict[str, Any] = {"hold": "both", "level": 0.95, "cells": None, "most": 300}
+    holding: dict[str, Any] = {"holdout": "both", "level": 0.95, "cells": None, "max_rows": 300}
     options = {**holding, **_prediction_options(method, {}), "seed": 0}
     for name in ("theta", "beta"):
         options.pop(name, None)
@@ -390,7 +409,7 @@ def calibrate(fleet: fg.Fleet, method: str, **changes: Any) -> Record:
     ledger = result.ledger
     return {
         "method": result.method,
-        "knots": [asdict(knot) for knot in result.knots],
+        "knots": as_recorded([asdict(knot) for knot in result.knots]),
         "ledger": None if ledger is None else of_ledger(ledger),
     }
 
@@ -401,11 +420,14 @@ def score(fleet: fg.Fleet, X: Any, y: Any, method: str, **changes: Any) -> Recor
 
 
 def of_scores(result: fg.Scores) -> Record:
-    return {
-        **result.numbers,
-        "answers": [one.numbers for one in result.answers],
-        "rows of": [None if one is None else one.numbers for one in result.rows_of],
-    }
+    record: Record = as_recorded(
+        {
+            **result.numbers,
+            "answers": [one.numbers for one in result.answers],
+            "rows of": [None if one is None else one.numbers for one in result.rows_of],
+        }
+    )
+    return record
 
 
 def cross_validate(fleet: fg.Fleet, by: Any, method: str, training: Any, **changes: Any) -> Record:
@@ -446,13 +468,14 @@ def observe(fleet: fg.Fleet, agent: Any, X: Any, y: Any, s: Any = None) -> None:
 
 
 def map_of(fleet: fg.Fleet, grid: tuple[int, int], method: str, **changes: Any) -> Record:
-    options: dict[str, Any] = {"box": None, "at": None, "within": 0.5, "mask": None, "noisy": False, "agent": None}
+    options: dict[str, Any] = {"box": None, "at": None, "within": 0.5, "mask": None, "observed": False, "agent": None}
     options |= _prediction_options(method, {})
     return of_dataset(fleet.map(grid, method=method, **_options(options, changes)))
 
 
 def of_dataset(data: Any) -> Record:
-    return {str(name): np.asarray(data[name].values) for name in (*data.coords, *data.data_vars)}
+    record: Record = as_recorded({str(name): np.asarray(data[name].values) for name in (*data.coords, *data.data_vars)})
+    return record
 
 
 # ---- models, estimators, advice ----------------------------------------------------------------------------------
@@ -468,7 +491,7 @@ def load(folder: Path) -> fg.Fleet:
 
 def of_model(fleet: fg.Fleet) -> Record:
     """What a fleet knows that was trained, or that was read from a folder."""
-    fit = fleet.fit
+    fit = fleet.last_fit
     return {
         "theta": fleet.theta,
         "names": list(fleet.names),
@@ -494,7 +517,7 @@ def regressor(**changes: Any) -> Any:
         "bounds": None,
         "priors": None,
         "fixed": None,
-        "noisy": True,
+        "observed": True,
         "random_state": 0,
     }
     return fg.FleetGPRegressor(**_options(options, changes))
@@ -511,7 +534,7 @@ def of_regressor(model: Any, queries: Any, agent: Any = None) -> Record:
         "noise": model.noise_,
         "status": model.status_,
         "agents": model.n_agents_,
-        "fit": None if model.fleet_.fit is None else of_fit(model.fleet_.fit),
+        "fit": None if model.fleet_.last_fit is None else of_fit(model.fleet_.last_fit),
         "mean": mean,
         "std": std,
         "joint mean": together,

@@ -132,7 +132,7 @@ def answers(method: str, **changes: Any) -> Record:
     return {
         "first": calls.predict(fleet, QUERIES, method, **changes),
         "again": calls.predict(fleet, QUERIES[:3], method, **changes),
-        "asked": calls.predict(fleet, QUERIES, method, noisy=True, agent=2, **changes),
+        "asked": calls.predict(fleet, QUERIES, method, observed=True, agent=2, **changes),
     }
 
 
@@ -189,7 +189,7 @@ def together(method: str, kernel: str) -> Record:
     fleet = calls.new_fleet(data.uneven(), graph="cycle", theta=THETA, kernel=kernel, normalize=True)
     return {
         "joint": calls.joint(fleet, QUERIES, method),
-        "asked": calls.joint(fleet, QUERIES[:4], method, noisy=True, agent=3),
+        "asked": calls.joint(fleet, QUERIES[:4], method, observed=True, agent=3),
         "sample": calls.sample(fleet, QUERIES[:4], 3, method, seed=11),
         "gradient": calls.gradient(fleet, QUERIES, method),
         "suggestion": calls.suggest(fleet, 1, CANDIDATES, 3, "mutual-information", method),
@@ -207,7 +207,7 @@ for method in ("full-gp", "dec-nearest", "dec-nn-grbcm"):
 def places_of_agents_own(folder: Path) -> Record:
     """Candidates of each agent, some of them twice, after a calibration."""
     fleet = calls.new_fleet(data.field(120, 3), theta=THETA, kernel="matern32")
-    calibration = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    calibration = calls.calibrate(fleet, "dec-rbcm", holdout="rows", max_rows=20)
     own = [CANDIDATES[:8], np.concatenate([CANDIDATES[5:14], CANDIDATES[5:7]]), CANDIDATES[10:]]
     return {
         "calibration": calibration,
@@ -218,7 +218,7 @@ def places_of_agents_own(folder: Path) -> Record:
 
 def calibrated(method: str, hold: str, **changes: Any) -> Record:
     fleet = calls.new_fleet(data.field(160, 4), normalize=True, kernel="matern32", theta=THETA)
-    record = {"calibration": calls.calibrate(fleet, method, hold=hold, most=40, **changes)}
+    record = {"calibration": calls.calibrate(fleet, method, holdout=hold, max_rows=40, **changes)}
     record["answer"] = calls.predict(fleet, QUERIES, method)
     return {**record, "score": calls.score(fleet, *data.rows_of(30, seed=9), method)}
 

@@ -138,10 +138,10 @@ def noisy(shards: list[Any], method: str, how: dict[str, Any], **model: Any) -> 
     fleet = calls.new_fleet(shards, **{"kernel": "matern32", "normalize": True, "graph": "cycle", **model})
     record = {"fit": calls.train(fleet, method, **how)}
     for predictor in ("dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp"):
-        record[predictor] = calls.predict(fleet, QUERIES, predictor, noisy=True)
-    record["joint"] = calls.joint(fleet, QUERIES, "dec-rbcm", noisy=True, agent=1)
+        record[predictor] = calls.predict(fleet, QUERIES, predictor, observed=True)
+    record["joint"] = calls.joint(fleet, QUERIES, "dec-rbcm", observed=True, agent=1)
     record["gradient"] = calls.gradient(fleet, QUERIES, "dec-nearest")
-    record["calibration"] = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    record["calibration"] = calls.calibrate(fleet, "dec-rbcm", holdout="rows", max_rows=20)
     record["validation"] = calls.cross_validate(fleet, "random", "dec-rbcm", False)
     calls.observe(fleet, 0, [[0.5, 0.5]], [0.7], [0.3] if len(shards[0]) > 2 else None)
     return {**record, "later": calls.predict(fleet, QUERIES, "dec-nn-grbcm")}
@@ -221,4 +221,4 @@ def moments_of_the_whole_fleet(folder: Path) -> Record:
     calls.observe(fleet, 2, [[0.6, 0.6], [2.3, 0.2]], [0.4, 0.5])
     record["later"] = calls.predict(fleet, QUERIES, "dec-full-gp")
     record["again"] = calls.train(fleet, "dec-full-gp", theta0=THETA, engine="auto")
-    return {**record, "last": calls.predict(fleet, QUERIES, "dec-full-gp", agent=1, noisy=True)}
+    return {**record, "last": calls.predict(fleet, QUERIES, "dec-full-gp", agent=1, observed=True)}

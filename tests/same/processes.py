@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.same import calls, data
-from tests.same.calls import Record, command
+from tests.same.calls import Record, as_recorded, command
 from tests.same.data import QUERIES, START, Shard
 from tests.same.registry import add_in_folder, configuration
 
@@ -50,7 +50,8 @@ def _run(folder: Path, name: str, *arguments: str, **options: Any) -> Record:
         values = value if isinstance(value, list) else [] if value is True else [value]
         typed += [f"--{option.replace('_', '-')}", *map(str, values)]
     printed = json.loads(command(name, *arguments, *typed, "--json", folder=folder))
-    return {name: value for name, value in printed.items() if name not in PLACES}
+    record: Record = as_recorded({name: value for name, value in printed.items() if name not in PLACES})
+    return record
 
 
 def _table(file: Path) -> Record:
@@ -58,7 +59,8 @@ def _table(file: Path) -> Record:
     import pandas as pd
 
     read = pd.read_csv(file)
-    return {str(name): read[name].to_numpy() for name in read.columns}
+    record: Record = as_recorded({str(name): read[name].to_numpy() for name in read.columns})
+    return record
 
 
 def _write(folder: Path, shards: list[Shard]) -> None:
@@ -81,7 +83,7 @@ def commands_of_a_model(folder: Path) -> Record:
     ask |= {"level": 0.9, "gradient": True, "out": "answer.csv", "quiet": True}
     record["predict"] = _run(folder, "predict", "m", points, **ask)
     record["answer"] = _table(folder / "answer.csv")
-    hold: dict[str, Any] = {"hold": "both", "level": 0.95, "cells": 100, "most": 20}
+    hold: dict[str, Any] = {"holdout": "both", "level": 0.95, "cells": 100, "max_rows": 20}
     record["calibrate"] = _run(folder, "calibrate", "m", method="dec-rbcm", **hold, **dense)
     judge: dict[str, Any] = {"level": 0.95, "agents": True, "consensus": "tree", "quiet": True, **dense}
     record["score"] = _run(folder, "score", "m", truth, method="dec-rbcm", **judge)
@@ -103,10 +105,10 @@ def commands_of_moments(folder: Path) -> Record:
     place: dict[str, Any] = {"grid": "5x4", "box": [0, 0, 2, 2], "within": "inf", "out": "map.nc", "quiet": True}
     record["map"] = _run(folder, "map", "m", method="dec-full-gp", engine="auto", **place)
     with xr.open_dataset(folder / "map.nc") as drawn:
-        record["cells"] = {str(name): np.asarray(drawn[name].values) for name in drawn.data_vars}
+        record["cells"] = as_recorded({str(name): np.asarray(drawn[name].values) for name in drawn.data_vars})
     split: dict[str, Any] = {"agents": 3, "partition": "stripes", "axis": "b", "training": "dec-apx-gp"}
     record["split"] = _run(folder, "fit", "observations.csv", **FIT, **split, out="n")
-    best: dict[str, Any] = {"n": 2, "by": "mutual-information", "all": True, "engine": "dense", "neighbours": 30}
+    best: dict[str, Any] = {"n": 2, "criterion": "mutual-information", "all": True, "engine": "dense", "neighbours": 30}
     record["suggest"] = _run(folder, "suggest", "n", "points.csv", method="dec-rbcm", **best, out="next.csv")
     return {**record, "next": _table(folder / "next.csv")}
 

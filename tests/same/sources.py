@@ -196,7 +196,7 @@ def estimated_with_their_kernel() -> Record:
 
 
 add("estimator of one agent", estimated, QUERIES, None, False)
-add("estimator of four agents", estimated, QUERIES, 4, False, kernel="se", predictor="dec-rbcm", noisy=False)
+add("estimator of four agents", estimated, QUERIES, 4, False, kernel="se", predictor="dec-rbcm", observed=False)
 add("estimator with labels", estimated, QUERIES, None, True, trainer="fact-gp", mean="linear")
 add("estimator with a kernel of scikit-learn", estimated_with_their_kernel)
 
@@ -205,7 +205,7 @@ def kept(method: str, predictor: str, shards: list[Any], model: dict[str, Any], 
     """A model that is saved and read; then it goes on."""
     fleet = calls.new_fleet(shards, normalize=True, graph="cycle", **model)
     calls.train(fleet, method, **_SAVED)
-    calibration = calls.calibrate(fleet, "dec-rbcm", hold="rows", most=20)
+    calibration = calls.calibrate(fleet, "dec-rbcm", holdout="rows", max_rows=20)
     calls.save(fleet, folder / "model", ["Ada", "Bo", "Cy"], ["lon", "lat"], "sst")
     again = calls.load(folder / "model")
     record = {"calibration": calibration, "model": calls.of_model(again)}
@@ -243,7 +243,7 @@ def private_rows(folder: Path) -> Record:
     """Nothing that would send a row; calibrated by means over groups of rows."""
     fleet = calls.new_fleet(data.field(150, 3), kernel="matern32", normalize=True, private="rows", graph="places")
     record = {"fit": calls.train(fleet, "dec-fact-gp", tol=1e-3)}
-    record["calibration"] = calls.calibrate(fleet, "dec-nn-rbcm", hold="both", most=40)
+    record["calibration"] = calls.calibrate(fleet, "dec-nn-rbcm", holdout="both", max_rows=40)
     return {**record, "answer": calls.predict_by_default(fleet, QUERIES)}
 
 

@@ -41,13 +41,13 @@ def saved(folder: Path) -> tuple[fg.Fleet, Path]:
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     fleet, folder = saved(tmp_path)
     again = load_model(folder).fleet
-    assert fleet.fit is not None
-    assert again.fit is not None
-    assert again.fit.compared == fleet.fit.compared
-    assert (again.kernel.name, again.fit.kernel) == (fleet.kernel.name, fleet.kernel.name)
+    assert fleet.last_fit is not None
+    assert again.last_fit is not None
+    assert again.last_fit.compared == fleet.last_fit.compared
+    assert (again.kernel.name, again.last_fit.kernel) == (fleet.kernel.name, fleet.kernel.name)
     assert again.calibration is not None
     assert fleet.calibration is not None
-    for name in ("method", "eta", "neighbours", "hold", "level", "cells", "knots"):
+    for name in ("method", "eta", "neighbours", "holdout", "level", "cells", "knots"):
         assert getattr(again.calibration, name) == getattr(fleet.calibration, name)
     old, new = (one.predict(QUERIES, "dec-rbcm") for one in (fleet, again))
     assert np.array_equal(old.variances, new.variances)
@@ -62,19 +62,19 @@ def test_a_folder_without_either_is_read_as_before(tmp_path: Path) -> None:
     (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
     again = load_model(folder).fleet
     assert again.calibration is None
-    assert again.fit is not None
-    assert again.fit.compared == ()
+    assert again.last_fit is not None
+    assert again.last_fit.compared == ()
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"method": "guess"},
-        {"hold": "rows"},
+        {"holdout": "rows"},
         {"level": 2.0},
         {"eta": "some"},
         {"knots": []},
-        {"knots": [{"hold": "rows"}]},
+        {"knots": [{"holdout": "rows"}]},
         {"knots": "both"},
     ],
 )

@@ -31,7 +31,7 @@ def trained(mean: Any = "linear", coordinates: Any = "kilometres") -> Model:
 def test_a_loaded_model_is_the_same(tmp_path: Path) -> None:
     model = trained()
     again = load_model(save_model(model, tmp_path / "m"))
-    one, other = model.fleet.fit, again.fleet.fit
+    one, other = model.fleet.last_fit, again.fleet.last_fit
     assert one is not None
     assert other is not None
     assert (one.mean, one.scaling, one.coordinates) == (other.mean, other.scaling, other.coordinates)

@@ -15,7 +15,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.io import read_edges
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -52,7 +52,7 @@ def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, 
         assert np.array_equal(old.variances, new.variances)
         assert old.ledger.as_dict() == new.ledger.as_dict()
     assert (again.agents, again.inputs, again.target) == (model.agents, model.inputs, model.target)
-    old_fit, new_fit = model.fleet.fit, again.fleet.fit
+    old_fit, new_fit = model.fleet.last_fit, again.fleet.last_fit
     assert old_fit is not None
     assert new_fit is not None
     for name in ("method", "status", "rounds", "residual", "nll", "scaling", "engine", "disagreement"):
@@ -72,8 +72,8 @@ def test_a_diverged_training_can_be_kept_with_the_theta_that_was_given(tmp_path:
     assert fit.status == "diverged"
     assert np.isnan(fit.disagreement)
     again = load_model(save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model"))
-    assert again.fleet.fit is not None
-    assert again.fleet.fit.status == "diverged"
+    assert again.fleet.last_fit is not None
+    assert again.fleet.last_fit.status == "diverged"
     assert again.fleet.theta is not None
     assert again.fleet.theta.tolist() == list(fg.PAPER_THETA)
 
@@ -151,11 +151,11 @@ def test_an_interrupted_overwrite_leaves_one_whole_model(tmp_path: Path, monkeyp
 
 def test_a_start_that_diverged_does_not_spoil_the_model(tmp_path: Path) -> None:
     model = trained()
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     assert fit is not None
     lost = replace(fit.starts[0], nll=float("inf"), status="diverged")
-    model.fleet.fit = replace(fit, starts=(*fit.starts, lost), residual=float("inf"))
-    again = load_model(save_model(model, tmp_path / "model")).fleet.fit
+    model.fleet.last_fit = replace(fit, starts=(*fit.starts, lost), residual=float("inf"))
+    again = load_model(save_model(model, tmp_path / "model")).fleet.last_fit
     assert again is not None
     assert again.starts[-1].nll == again.residual == float("inf")
 
@@ -368,10 +368,10 @@ def test_parts_that_cannot_reach_each_other_are_named(tmp_path: Path) -> None:
 
 
 def test_pieces_belong_to_their_settings_and_survive_damage(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "k", {"theta": [0.1, 0.2]})
+    kept = ResumableCache(tmp_path / "k", {"theta": [0.1, 0.2]})
     kept.put("a", [1.0, 2.5e-300])
-    assert Kept(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
-    assert Kept(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
+    assert ResumableCache(tmp_path / "k", {"theta": [0.1, 0.2]}).get("a") == [1.0, 2.5e-300]
+    assert ResumableCache(tmp_path / "k", {"theta": [0.1, 0.3]}).get("a") is None
     (kept.folder / "a.json").write_text("[1.0, 2.", encoding="utf-8")
     assert kept.get("a") is None
     kept.clear()

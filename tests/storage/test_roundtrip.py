@@ -36,7 +36,7 @@ def made(trained: Any = START, **settings: Any) -> fg.Fleet:
 
 def calibrated() -> fg.Fleet:
     fleet = made(theta=START, shards=paper_shards(120, 3))
-    fleet.calibrate("dec-rbcm", hold="rows")
+    fleet.calibrate("dec-rbcm", holdout="rows")
     return fleet
 
 

@@ -289,14 +289,14 @@ def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> Non
     with pytest.warns(fg.FleetGPWarning, match="l_1 stands at its lower bound, 2.5, sigma_f stands at its upper"):
         fit = fleet.train("dec-fact-gp", theta0=START, **CASES["two"][0], priors={"noise": (0.3, 2.0)})
     folder = save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model")
-    again = load_model(folder).fleet.fit
+    again = load_model(folder).fleet.last_fit
     assert again is not None
     assert (again.at_bounds, again.known.names) == (("l_u", "sigma_f"), ("l_u", "l_v", "sigma_f", "sigma_eps"))
     assert (again.known.lower, again.known.upper, again.penalty) == (fit.known.lower, fit.known.upper, fit.penalty)
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     known = facts["training"].pop("known")
     (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
-    older = load_model(folder).fleet.fit
+    older = load_model(folder).fleet.last_fit
     assert older is not None
     assert (older.at_bounds, older.penalty) == ((), 0.0)
     known["bounds"]["l_w"] = [1.0, 2.0]

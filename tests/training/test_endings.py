@@ -86,6 +86,6 @@ def test_the_command_line_says_so_too(tmp_path: Path) -> None:
     assert "the likelihood does not depend on l_lat" in said
     assert "which may be left out" in said
     assert json.loads(found.stdout)["flat"] == ["l_lat"]
-    trained = fg.load_model(tmp_path / "model").fleet.fit
+    trained = fg.load_model(tmp_path / "model").fleet.last_fit
     assert trained is not None
     assert trained.flat == ("l_lat",)

@@ -90,7 +90,7 @@ def test_every_trainer_stops_at_a_flat_direction_and_names_it(
     assert fit.status == "converged"
     assert fit.flat == (flat,)
     assert f.theta is not None
-    assert np.isfinite(f.predict([[0.5] * width], "dec-rbcm", noisy=True).std).all()
+    assert np.isfinite(f.predict([[0.5] * width], "dec-rbcm", observed=True).std).all()
     if not METHODS[method].augmented:
         expected = best(kernel, seed, METHODS[method].meet in ("pool", "moments"), width)
         assert fit.nll == pytest.approx(expected, abs=5e-3)

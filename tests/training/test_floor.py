@@ -259,14 +259,14 @@ def test_model_folders_keep_it_and_older_ones_can_be_read(tmp_path: Path) -> Non
     fleet = fg.Fleet(smooth_shards(), kernel="se", normalize=False)
     fit = trained(fleet, "dec-apx-gp", rounds=30)
     folder = save_model(Model(fleet, ("a", "b", "c"), ("u", "v"), "w"), tmp_path / "model")
-    again = load_model(folder).fleet.fit
+    again = load_model(folder).fleet.last_fit
     assert again is not None
     assert again.noise_floor == fit.noise_floor
     assert again.at_floor.tolist() == fit.at_floor.tolist()
     facts = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     del facts["training"]["noise_floor"]
     (folder / "model.json").write_text(json.dumps(facts), encoding="utf-8")
-    older = load_model(folder).fleet.fit
+    older = load_model(folder).fleet.last_fit
     assert older is not None
     assert older.noise_floor == 0.0
     assert not older.at_floor.any()

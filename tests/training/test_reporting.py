@@ -33,7 +33,7 @@ def test_progress_is_told_and_an_interrupt_leaves_the_fleet_as_it_was() -> None:
     assert [p.round for p in seen] == [0, 1, 2, 3, 4]
     assert f.theta is not None
     assert f.theta.tolist() == list(fg.PAPER_THETA)
-    assert f.fit is None
+    assert f.last_fit is None
 
 
 def interrupted(
@@ -56,23 +56,23 @@ def test_an_interrupt_leaves_its_estimates_to_a_fleet_that_has_none() -> None:
     f = fleet(90, 3)
     note, _ = interrupted(f, lambda p: p.round == 0, theta0=THETA0)
     assert "before its first round" in note
-    assert (f.theta, f.fit, f.unfinished) == (None, None, None)
+    assert (f.theta, f.last_fit, f.unfinished) == (None, None, None)
     note, seen = interrupted(f, lambda p: p.round == 4, theta0=THETA0)
     assert seen[-1].thetas is not None
     assert f.theta is not None
     np.testing.assert_allclose(f.theta, np.exp(np.log(seen[-1].thetas).mean(axis=0)))
-    assert (f.fit, f.unfinished) == (None, seen[-1])
+    assert (f.last_fit, f.unfinished) == (None, seen[-1])
     assert "interrupted after 4 rounds of dec-apx-gp: fleet.theta holds its estimates" in note
     assert np.isfinite(f.predict([[1.0, 1.0]]).mean).all()
     earlier = f.theta
     interrupted(f, lambda p: p.round == 6, theta0=f.theta)
     assert not np.array_equal(f.theta, earlier), "later estimates are worth more than earlier ones"
     fit = f.train("dec-apx-gp", theta0=f.theta)
-    assert (f.fit, f.unfinished) == (fit, None)
+    assert (f.last_fit, f.unfinished) == (fit, None)
     note, _ = interrupted(f, lambda p: p.round == 2, theta0=THETA0)
     assert "keeps the theta that it had" in note
     assert np.array_equal(f.theta, fit.theta), "a finished training is worth more than an interrupted one"
-    assert (f.fit, f.unfinished) == (fit, None)
+    assert (f.last_fit, f.unfinished) == (fit, None)
 
 
 @pytest.mark.parametrize("method", ["full-gp", "dec-apx-gp"])

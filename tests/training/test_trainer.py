@@ -47,7 +47,7 @@ def test_stepping_until_converged_ends_where_train_does(method: str) -> None:
             break
     assert (rounds, info.residual) == (fit.rounds, fit.residual)
     assert np.array_equal(info.thetas, fit.thetas)
-    assert f.fit is fit, "the steps leave the fleet as it was"
+    assert f.last_fit is fit, "the steps leave the fleet as it was"
 
 
 @pytest.mark.parametrize("method", STEPWISE)

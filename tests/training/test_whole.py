@@ -10,11 +10,12 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
+from fleetgp.data.dataset import InMemory
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.wire import is_sound
-from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
-from fleetgp.prediction.task import Agreed
+from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction.methods import SharedState
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.moments import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
@@ -64,8 +65,8 @@ def test_what_is_agreed_on_travels_as_hyperparameters_that_make_sense(sizes: tup
 def test_predictions_are_those_of_the_dense_engine_on_pooled_data() -> None:
     f = fleet(300, 4)
     f.train("dec-full-gp", theta0=THETA0)
-    found = f.predict(QUERIES, "dec-full-gp", noisy=True)
-    expected = f.predict(QUERIES, "full-gp", theta=f.theta, engine="dense", noisy=True)
+    found = f.predict(QUERIES, "dec-full-gp", observed=True)
+    expected = f.predict(QUERIES, "full-gp", theta=f.theta, engine="dense", observed=True)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.variance, expected.variance, atol=1e-6)
 
@@ -87,8 +88,7 @@ def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
 def test_moments_of_other_data_are_not_used() -> None:
     f = fleet(120, 3)
     f.train("dec-full-gp", theta0=THETA0)
-    assert isinstance(f.data, list)
-    f.data[0] = f.data[0].with_values(f.data[0].values + 1.0).locked()
+    f.data = InMemory([f.data[0].with_values(f.data[0].values + 1.0).locked(), *f.data[1:]])
     found = f.predict(QUERIES, "dec-full-gp")
     assert found.ledger.rounds_by_phase == {"box": 2, "moments": 2}
     np.testing.assert_allclose(found.mean, f.predict(QUERIES, "full-gp", engine="dense").mean, atol=1e-6)
@@ -104,12 +104,12 @@ class Silent(fg.InProcess):
 def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     f = fleet(200, 4)
     fit = f.train("dec-full-gp", theta0=THETA0)
-    alone = Conditioned([f.data[2]], f.kernel, fit.thetas[2:3], fit.scaling)
+    alone = Conditioned(InMemory([f.data[2]]), f.kernel, fit.thetas[2:3], fit.scaling)
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
-    found = answer(alone, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments))
+    found = predict(alone, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])
     with pytest.raises(fg.NetworkError, match="nobody is there"):
-        answer(alone, network, row, QUERIES, PredictionOptions())
+        predict(alone, network, row, QUERIES, PredictionOptions())
 
 
 @pytest.mark.parametrize("graph", [fg.Graph.geometric(6, seed=2), alternating_path(6)])
@@ -122,8 +122,8 @@ def test_the_same_bits_in_every_hosting(graph: Any) -> None:
         fit = train(METHOD, observed(mine), network, KERNELS["se"], options)
         conditioned = Conditioned(observed(mine), KERNELS["se"], fit.thetas, fit.scaling)
         row = prediction_method("dec-full-gp")
-        return fit, answer(
-            conditioned, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments)
+        return fit, predict(
+            conditioned, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments)
         ).means
 
     whole, means = work(fg.InProcess(graph))

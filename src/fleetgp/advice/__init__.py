@@ -3,6 +3,6 @@
 from fleetgp.advice.recommend import Advice, Candidate, recommend
 from fleetgp.advice.verification import Check, Verification
 from fleetgp.advice.verify import verify
-from fleetgp.network.link import Link
+from fleetgp.network.counting import Link
 
 __all__ = ["Advice", "Candidate", "Check", "Link", "Verification", "recommend", "verify"]

@@ -39,22 +39,19 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
-from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.scaling import Scaling, View
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import HostedAnswers, Made, Question
 from fleetgp.fleet.source import Source
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import Conditioner, PredictionOptions
 from fleetgp.prediction.cross import FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PredictionMethod, prediction_method
-from fleetgp.prediction.predict import block_size
-from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size, prediction_method
 from fleetgp.training.admm import best_radius
 from fleetgp.training.flat import tried
 from fleetgp.training.kernel_choice import train_best
@@ -184,7 +181,7 @@ def _with_kernel(
     once, each = _apart(network, verb)
     # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
-    seen = _view(facts, shards).coordinates.apply(shards)
+    seen = shards.moved(_view(facts, shards).coordinates)
     setting = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
     turns = _turns(facts, kernel)
     turn = _turn(LocalTraining(setting, options, None, None), facts) if turns else NOTHING
@@ -398,7 +395,7 @@ class _Answers:
     def __init__(self, method: PredictionMethod, facts: Facts, kernel: Kernel, asking: Asking) -> None:
         self.method, self.facts, self.kernel, self.asking, self.options = method, facts, kernel, asking, asking.options
         network = CountingNetwork(facts.topology)
-        self.root, step = network.tree.root, block_size(method, network, asking.options.neighbours)
+        self.root, step = network.tree.root, block_size(method, network, asking.options)
         full, rest = divmod(asking.queries, step)
         #: How many blocks there are of how many queries.
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
@@ -448,7 +445,7 @@ class _Answers:
     # ---- a run -----------------------------------------------------------------------------------------------
 
     def _asked(
-        self, scene: Any, span: float = SHORT, agreed: Agreed | None = None, *, apart: bool = True
+        self, scene: Any, span: float = SHORT, agreed: SharedState | None = None, *, apart: bool = True
     ) -> tuple[Bill, Bill]:
         """What is sent once, and for all queries. scene: makes a `Scene` of so many.
 
@@ -460,14 +457,14 @@ class _Answers:
             asked += count * block
         return once, asked
 
-    def _block(self, scene: Scene, span: float, agreed: Agreed | None, apart: bool) -> tuple[Bill, Bill]:
+    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
         """What is sent before a block of queries, and for it."""
         source = self._source(scene, span)
         engine: str = stand_in(self.options.engine, self.options.neighbours, apart=apart)
         options = replace(self.options, engine=engine)
         answers = HostedAnswers(source, options, Conditioner())
         if agreed is not None:
-            answers.agreed[agreement_key(self.method, options)] = Made(agreed, 0, source.rows)
+            answers.agreed[self.method.agreement_key(options)] = Made(agreed, 0, source.rows)
         network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
         blocks = answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to))
         once = network.bill()
@@ -479,7 +476,7 @@ class _Answers:
         facts, trained, view = self.facts, self.asking.trained, self._view
         some = gathered(facts, self.kernel, 1).shards
         scaled = facts.coordinates.name in ("as-given", "scaled")
-        seen = some if scaled else view.coordinates.apply(some)
+        seen = some if scaled else some.moved(view.coordinates)
         reach = np.ptp(np.concatenate([one.inputs for one in seen]), axis=0)
         theta = theta_for(self.kernel, np.maximum(reach, TINY), span)
         known = bool(trained)
@@ -541,7 +538,7 @@ class _Answers:
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
         one, two = (
-            self._asked(scene, SPAN, Agreed(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
+            self._asked(scene, SPAN, SharedState(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
         )
         return one + (LONGEST // SOME - 1) * (two - one)
 
@@ -564,7 +561,7 @@ class _Answers:
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _view(facts: Facts, shards: Sequence[Observations]) -> View:
+def _view(facts: Facts, shards: Dataset) -> View:
     """How the model sees the data of some agents."""
     coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
     if coordinates.name == "as-given" and not scaling:
@@ -573,7 +570,7 @@ def _view(facts: Facts, shards: Sequence[Observations]) -> View:
     seen = agree_on_coordinates(reduction, shards, coordinates)
     if not scaling:
         return View(Scaling(), seen)
-    return View(agree_on_scaling(reduction, seen.apply(shards), facts.mean, normalize=facts.normalize), seen)
+    return View(agree_on_scaling(reduction, shards.moved(seen), facts.mean, normalize=facts.normalize), seen)
 
 
 def _sum(bills: Sequence[Bill]) -> Bill:

@@ -15,14 +15,13 @@ from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
-from fleetgp.given import check_whole
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.network.counting import NOTHING, Bill
+from fleetgp.network.counting import NOTHING, Bill, Link, as_link
 from fleetgp.network.ledger import KINDS
-from fleetgp.network.link import Link, as_link
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.units import readable_bytes, readable_seconds
+from fleetgp.validation import check_whole
 
 Task = Literal["training", "prediction"]
 Accuracy = Literal["cheap", "balanced", "best"]

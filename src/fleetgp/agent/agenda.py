@@ -1,15 +1,13 @@
-"""What there is to do: every member of a view tells what it has and wants, and all draw the same conclusions.
+"""What a fleet has to do, and the tasks of a view: every member tells what it has and wants, and all conclude the same.
 
 Within a view nobody repeats itself: who says nothing has what it had when it last spoke, and wants nothing.
-
-A calibration as agents keep it and tell it to each other, with the model that it belongs to.
-
-What a model does to its data beyond an offset and a scale, as agents tell each other and keep it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -18,18 +16,21 @@ from numpy.typing import NDArray
 from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
+from fleetgp.agent import membership
 from fleetgp.agent.description import MOST_STARTS
+from fleetgp.agent.logs import Activity
+from fleetgp.agent.node import Node
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
-from fleetgp.agent.requests import Predictor, Question, Trainer, Wish, check_queries
+from fleetgp.agent.requests import Predictor, Question, Trainer, TrainRequest, check_queries
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
-from fleetgp.data.coordinates import Coordinates, CoordinatesName
 from fleetgp.data.holdout import Hold
-from fleetgp.data.scaling import Scaling, View
+from fleetgp.data.transforms import Coordinates, CoordinatesName, Scaling, View
 from fleetgp.errors import NonsenseError
 from fleetgp.model.hyperparameters import LOG_RANGE, sound_log_theta
-from fleetgp.network import Network
+from fleetgp.network import Ledger, Network
 from fleetgp.network.wire import LARGEST
+from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import Calibration
 from fleetgp.prediction.calibration import Knot
 
@@ -41,7 +42,7 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class KnotRecord(Strict):
     """A `Knot`."""
 
-    hold: Hold
+    holdout: Hold
     factor: Positive
     deviation: Positive
     rows: Count
@@ -56,20 +57,20 @@ class Calibrated(Strict):
     method: Predictor
     eta: Share | Literal["auto"]
     neighbours: Count
-    hold: Literal["rows", "blocks", "both"]
+    holdout: Literal["rows", "blocks", "both"]
     level: Share
     cells: Count
     knots: Annotated[tuple[KnotRecord, ...], Field(min_length=1, max_length=2)]
 
     @classmethod
     def of(cls, found: Calibration) -> Calibrated:
-        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "hold", "level", "cells")}
+        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "holdout", "level", "cells")}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
 
     @property
     def calibration(self) -> Calibration:
         knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.neighbours, self.hold, self.level, self.cells
+        facts = self.method, self.eta, self.neighbours, self.holdout, self.level, self.cells
         return Calibration(*facts, knots, np.zeros(0))
 
 
@@ -206,7 +207,7 @@ class Item(Strict):
     chosen: bool = False
     failed: bool = False
     new: Count = 0
-    wish: Wish | None = None
+    wish: TrainRequest | None = None
     question: Question | None = None
     data: Count = 0
     agreed: Annotated[tuple[Count, ...], FailFast(), Field(max_length=MOST_AGREED)] = ()
@@ -250,10 +251,10 @@ class Agenda:
         return [(k, item.question) for k, item in enumerate(self.items) if item.question is not None]
 
     @property
-    def wish(self) -> Wish | None:
+    def wish(self) -> TrainRequest | None:
         return next((item.wish for item in self.items if item.wish is not None), None)
 
-    def training(self, *, with_members: bool, after: int) -> Wish | None:
+    def training(self, *, with_members: bool, after: int) -> TrainRequest | None:
         """The training that is due: asked for, or by the fleet's rules."""
         if self.wish is not None:
             return self.wish
@@ -261,13 +262,13 @@ class Agenda:
             return None
         model = self.model
         if model is None:
-            return Wish()
+            return TrainRequest()
         common = all(item.trained is not None and item.trained.id == model.id for item in self.items)
         # Whoever has left is in the model of the whole fleet still; training without it would lose its data.
         whole = model.method == WHOLE and set(self.members) <= set(model.members)
         changed = not common or not (whole or model.members == self.members)
         grown = after > 0 and sum(item.new for item in self.items) >= after
-        return Wish() if (with_members and changed) or grown else None
+        return TrainRequest() if (with_members and changed) or grown else None
 
     def starts(self) -> Array | None:
         """Where to go on, (S, P) log theta: the mean of the members' estimates, of the furthest stage there is.
@@ -397,3 +398,71 @@ def _rows(item: Item) -> Array:
 
 
 _CODEC = Codec(Item, MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """rounds: of the fleet.  sent: bytes that this agent sent in them."""
+
+    rounds: int = 0
+    sent: int = 0
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> Cost:
+        """From the ledger of this agent, which holds what it sent alone."""
+        return cls(ledger.rounds, ledger.bytes)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.rounds + other.rounds, self.sent + other.sent)
+
+
+class Tasks:
+    """count: how many have begun.  agreed: numbers of what all members have agreed on, see `agreements`.
+
+    telling: what the last agenda cost this agent.
+    """
+
+    def __init__(self, node: Node, view: membership.View, activity: Activity) -> None:
+        self.node, self.view, self._activity = node, view, activity
+        self.count = 0
+        self.agreed: dict[str, int] = {}
+        self.telling = Cost()
+        self._agenda: Agenda | None = None
+
+    @contextmanager
+    def next(self, *, waking: bool = False) -> Iterator[ZenohNetwork]:
+        """The network of the next task; its rounds count, however it ends. Tasks may be nested.
+
+        waking: other members may idle, and are told at once that it begins.
+        """
+        self.count += 1
+        with self.node.epoch(self.view, self.count - 1, waking=waking) as network:
+            try:
+                yield network
+            finally:
+                self._activity.rounds += network.ledger.rounds
+                sent = network.ledger.by_kind()
+                self._activity.kinds.update({kind: traffic.bytes for kind, traffic in sent.items()})
+
+    def agree(self, item: Item) -> Agenda:
+        """Everybody's item, at everybody."""
+        fleet = self.node.description
+        with self.next(waking=True) as network:
+            widths = Widths(len(fleet.names), fleet.dimension, len(fleet.parameters))
+            self._agenda = agree_on_agenda(network, item, self.view.members, widths, self._agenda)
+            self.telling = Cost.of(network.ledger)
+        return self._agenda
+
+    @property
+    def names(self) -> list[str]:
+        """Of the members."""
+        return [self.node.description.names[member] for member in self.view.members]
+
+
+def with_names(message: str, names: Sequence[str]) -> str:
+    """A message in which agents go by number, with their names instead.
+
+    >>> with_names("agent 1: no covariance at theta", ["boat3", "boat7"])
+    'boat7: no covariance at theta'
+    """
+    return re.sub(r"\bagent (\d+)\b", lambda at: dict(enumerate(names)).get(int(at[1]), at[0]), message)

@@ -11,10 +11,10 @@ import numpy as np
 
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log, Phase
-from fleetgp.agent.memory import Memory
+from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.observations import ObservationStore, Recorder, Reply, observations_of, watch_file
-from fleetgp.agent.requests import Asked, Requests, Wish
+from fleetgp.agent.observations import ObservationStore, Recorder, observations_of, watch_file
+from fleetgp.agent.requests import PendingQuestion, Reply, Requests, TrainRequest
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
 from fleetgp.errors import FleetGPError, InputError
@@ -43,7 +43,7 @@ class Agent:
         self.data, self.memory, self.node, self.threads = data, memory, node, threads
         self.activity, self.requests = Activity(), Requests(log)
         self._recorder = Recorder(name, data, log, node.wake)
-        self.loop = ViewLoop(description, self.id, data, memory, self.requests, self.activity, node, log)
+        self.loop = ViewLoop(AgentState(description, self.id, data, memory, self.requests, self.activity, log), node)
         self._closed = False
 
     @classmethod
@@ -104,14 +104,14 @@ class Agent:
 
     # ---- what anybody may ask of it -------------------------------------------------------------------------
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, pending: PendingQuestion) -> None:
         """Take up a question."""
-        self.requests.ask(asked)
+        self.requests.ask(pending)
         self.node.wake()
 
-    def wish(self, wish: Wish) -> int:
-        """Train again, as soon as what is under way is done. The wish's number."""
-        number = self.requests.add_wish(wish)
+    def train(self, request: TrainRequest) -> int:
+        """Train again, as soon as what is under way is done. The request's number."""
+        number = self.requests.add_training(request)
         self.node.wake()
         return number
 
@@ -149,6 +149,6 @@ class Agent:
         """Nobody waits longer than was promised, and the fleet does not compute what nobody waits for."""
         while not self.threads.ending.wait(DEADLINES):
             self.requests.expire(f"{self.name} is {self.activity}")
-            asked = self.loop.answers.under_way
-            if asked is not None and asked.expired:
+            pending = self.loop.answers.under_way
+            if pending is not None and pending.expired:
                 self.node.abandon("a question took too long")

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Trained
+from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Cost, Item, Tasks, Trained, with_names
 from fleetgp.agent.description import Description
-from fleetgp.agent.logs import Activity, Log
-from fleetgp.agent.meeting import Meeting
-from fleetgp.agent.memory import Memory
-from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.requests import Asked, Question, Requests
-from fleetgp.agent.tasks import Cost, Tasks, with_names
-from fleetgp.agent.totals import Agreements, Totals, number_of, parts_of_members
+from fleetgp.agent.memory import AgentState
+from fleetgp.agent.requests import PendingQuestion, Question
+from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
 from fleetgp.arrays import Array
+from fleetgp.data.dataset import InMemory
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import refuse_rough
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
@@ -29,11 +26,10 @@ from fleetgp.prediction import (
     Conditioner,
     Prediction,
     PredictionMethod,
-    agree_on,
-    answer,
+    SharedState,
+    predict,
     prediction_method,
 )
-from fleetgp.prediction.task import Agreed
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -46,31 +42,23 @@ class AnswerTask:
     under_way: its own question, while the fleet computes the answer; other threads may read it.
     """
 
-    def __init__(
-        self,
-        description: Description,
-        id: int,
-        data: ObservationStore,
-        memory: Memory,
-        requests: Requests,
-        activity: Activity,
-        log: Log,
-    ) -> None:
-        self._description, self._id, self._data = description, id, data
-        self._requests, self._activity, self._log = requests, activity, log
+    def __init__(self, state: AgentState) -> None:
+        self._state, self._description, self._id = state, state.description, state.id
+        self._requests, self._activity, self._log = state.requests, state.activity, state.log
         self._conditioner = Conditioner()
-        self.shard = data.shard
+        self.shard = state.data.shard
         self.agreements = Agreements()
-        self._meeting = Meeting(id, memory, len(description.names), description.dimension)
-        self.under_way: Asked | None = None
+        fleet = len(self._description.names)
+        self._sync = MomentsSync(state.id, state.memory.totals_file, fleet, self._description.dimension)
+        self.under_way: PendingQuestion | None = None
 
     def look(self) -> int:
         """Take the data as they are now, for the questions of the next agenda. Their version."""
-        self.shard = self._data.shard
+        self.shard = self._state.data.shard
         return self.shard.version
 
-    def run(self, tasks: Tasks, agenda: Agenda, asked: Asked | None) -> None:
-        """All questions, in the members' order. asked: the one that this agent put on the agenda."""
+    def run(self, tasks: Tasks, agenda: Agenda, pending: PendingQuestion | None) -> None:
+        """All questions, in the members' order. pending: the one that this agent put on the agenda."""
         model = agenda.model
         if model is None:
             return
@@ -78,29 +66,29 @@ class AnswerTask:
             self._activity.phase = "predicting"
             if tasks.view.members[position] != self._id:
                 self._compute(tasks, agenda, model, question, position)
-            elif asked is not None:
-                self._answer(tasks, agenda, model, asked, position)
+            elif pending is not None:
+                self._answer(tasks, agenda, model, pending, position)
 
-    def _answer(self, tasks: Tasks, agenda: Agenda, model: Trained, asked: Asked, position: int) -> None:
+    def _answer(self, tasks: Tasks, agenda: Agenda, model: Trained, pending: PendingQuestion, position: int) -> None:
         """The own question: however it ends, the asker is told, or the question stays for the next view."""
-        asked.tries += 1
-        self.under_way = asked
+        pending.tries += 1
+        self.under_way = pending
         try:
-            found = self._compute(tasks, agenda, model, asked.question, position)
+            found = self._compute(tasks, agenda, model, pending.question, position)
         except CannotAnswerError as error:
-            self._requests.finish(asked, error=f"it cannot be computed: {error.why}")
+            self._requests.finish(pending, error=f"it cannot be computed: {error.why}")
             raise
         except (NetworkError, Cancelled) as error:
-            if asked.tries >= TRIES:
-                self._requests.finish(asked, error=f"not answered in {TRIES} attempts: {error}")
+            if pending.tries >= TRIES:
+                self._requests.finish(pending, error=f"not answered in {TRIES} attempts: {error}")
             raise
         finally:
             self.under_way = None
         told = told_answer(found, model, tasks, self._description)
         facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
         took_part = [name for name, points in told["said"].items() if points]
-        self._log("answered", queries=len(told["mean"]), asker=asked.asker, took_part=took_part, **facts)
-        self._requests.finish(asked, answer=told)
+        self._log("answered", queries=len(told["mean"]), asker=pending.asker, took_part=took_part, **facts)
+        self._requests.finish(pending, answer=told)
 
     def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Found:
         """Together with the others; only the member at this position, which was asked, needs the answer."""
@@ -110,17 +98,17 @@ class AnswerTask:
             try:
                 self._description.refuse_private(method)
                 conditioned = self.conditioned(model)
-                totals = self._met(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
-                if totals is None:
-                    agreed = self._agreed(network, tasks.agreed, agenda, model, method)
-                else:  # with which the asker answers alone
-                    agreed = Agreed(moments=totals.moments)
-                    queries = queries if network.hosted == (position,) else queries[:0]
-                places = model.coordinates.places(queries)
-                units = self._told_units(model)
+                totals = self._synced(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
+                units = conditioned.units * self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
+                    if totals is None:
+                        shared = self._agreed(network, tasks.agreed, agenda, model, method)
+                    else:  # with which the asker answers alone
+                        shared = SharedState(moments=totals.moments)
+                        queries = queries if network.hosted == (position,) else queries[:0]
+                    places = model.coordinates.places(queries)
                     how: dict[str, Any] = {"to": position, "calibration": calibration_for(model, tasks)}
-                    found = answer(conditioned, network, method, places, options, agreed=agreed, **how)
+                    found = predict(conditioned, network, method, places, options, shared=shared, **how)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -134,38 +122,38 @@ class AnswerTask:
 
     def _agreed(
         self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, method: PredictionMethod
-    ) -> Agreed:
-        """What the method needs from the others, whatever is asked: it travels once."""
+    ) -> SharedState:
+        """What the method needs from the others, whatever is asked: it is sent once."""
         options = self._description.prediction_options()
         number = number_of(agenda, model, method, options)
         agreed = self.agreements.find(method.rule, number, agenda, here)
         if agreed is None:
-            agreed = agree_on(self.conditioned(model), network, method, options)
+            agreed = method.agree(network, self.conditioned(model), options)
             if network.round:  # else nothing was sent for it
                 self.agreements.keep(method.rule, number, agreed, here)
         return agreed
 
-    def meet(self, tasks: Tasks, agenda: Agenda) -> None:
+    def sync_totals(self, tasks: Tasks, agenda: Agenda) -> None:
         """In a fleet that predicts by dec-full-gp the members tell each other what they have to add, asked or not.
 
         So whoever is cut off later knows of it.
         """
         model = agenda.model
-        if model is None or self._description.prediction.method != WHOLE or not self._meeting.due(agenda):
+        if model is None or self._description.prediction.method != WHOLE or not self._sync.due(agenda):
             return
         with tasks.next() as network:
             try:
-                self._met(network, tasks.agreed, agenda, model)
+                self._synced(network, tasks.agreed, agenda, model)
             except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
                 self._log.warn("no totals", error=with_names(str(error), tasks.names))
 
-    def _met(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
+    def _synced(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
         refuse_rough(self._kernel(model), self._description.prediction.engine)
         conditioned = self.conditioned(model)
         theta = conditioned.thetas[0]
         units = conditioned.units * self._told_units(model)
         with retold(units=units, names=self._description.parameters):
-            return self._meeting.hold(network, agenda, model, self.shard, theta, here)
+            return self._sync.run(network, agenda, model, self.shard, theta, here)
 
     def _told_units(self, model: Trained) -> Array:
         """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
@@ -176,7 +164,7 @@ class AnswerTask:
         theta, part = np.array([model.theta]), self._description.prediction
         chosen, coordinates = (part.engine, part.neighbours), model.coordinates
         theta = theta / self._told_units(model)
-        shards = coordinates.apply([self.shard])
+        shards = InMemory([self.shard]).moved(coordinates)
         return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)
 
     def _kernel(self, model: Trained) -> Kernel:
@@ -205,33 +193,26 @@ class CannotAnswerError(NetworkError):
         super().__init__(f"a question cannot be answered here: {why}")
 
 
-class Asides:
+class InterimQuestions:
     """Questions that come while the fleet trains: answered with the model from before, as an `Interlude`.
 
-    item(asked): what this agent has and wants.
+    item(pending): what this agent has and wants.
     """
 
     def __init__(
-        self,
-        answers: AnswerTask,
-        requests: Requests,
-        memory: Memory,
-        activity: Activity,
-        tasks: Tasks,
-        item: Callable[[Asked | None], Item],
+        self, answers: AnswerTask, state: AgentState, tasks: Tasks, item: Callable[[PendingQuestion | None], Item]
     ) -> None:
-        self._answers, self._requests, self._memory = answers, requests, memory
-        self._activity, self._tasks, self._item = activity, tasks, item
+        self._answers, self._state, self._tasks, self._item = answers, state, tasks, item
 
     def wanted(self) -> bool:
-        return self._memory.trained is not None and self._requests.question() is not None
+        return self._state.memory.trained is not None and self._state.requests.question() is not None
 
     def play(self) -> None:
-        asked = self._requests.question()
-        # What matters for the training that is under way was told before it.
-        item = replace(self._item(asked), estimates=NOTHING, chosen=False, wish=None)
-        self._answers.run(self._tasks, self._tasks.agree(item), asked)
-        self._activity.phase = "training"
+        pending = self._state.requests.question()
+        # What matters for the training that is under way was said before it.
+        item = replace(self._item(pending), estimates=NOTHING, chosen=False, wish=None)
+        self._answers.run(self._tasks, self._tasks.agree(item), pending)
+        self._state.activity.phase = "training"
 
 
 def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:

@@ -1,57 +1,124 @@
-"""What an agent must not forget: its model, estimates of a training, moments of the whole fleet; on disk as well."""
+"""What an agent must not forget when its process ends: its model, estimates of a training, moments of the whole fleet.
+
+On disk: a small JSON file, `Checkpoint`, and the file of the totals; each is whole, or as it was before.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from fleetgp.agent.agenda import NOTHING, Calibrated, Trained
-from fleetgp.agent.checkpoint import Checkpoint
+from fleetgp.agent.agenda import NOTHING, Calibrated, Trained, with_change
 from fleetgp.agent.description import Description
-from fleetgp.agent.logs import Log
-from fleetgp.agent.totals import Totals, load_totals, save_totals
+from fleetgp.agent.logs import Activity, Log
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.records import Codec, Count, Matrix, Strict
+from fleetgp.agent.requests import Requests
+from fleetgp.agent.totals import Totals, TotalsFile
 from fleetgp.arrays import Array
+from fleetgp.files import read_private, write_private
 from fleetgp.model.hyperparameters import sound_log_theta
+
+VERSION = 1
+#: Bytes; ours have some hundreds, and some thousands for a thousand agents.
+LARGEST_FILE = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Checkpoint(Strict):
+    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended."""
+
+    trained: Trained | None = None
+    rows: Count = 0
+    estimates: Matrix = field(default_factory=lambda: NOTHING)
+    chosen: bool = False
+    round: Count = 0
+
+    def save(self, path: Path, description: Description) -> None:
+        facts = _CODEC.facts_of(self)
+        facts.update(version=VERSION, model=description.model)
+        if self.trained is not None:  # by name: the order in the description may change
+            facts["trained"]["members"] = [description.names[member] for member in self.trained.members]
+        write_private(path, json.dumps(facts).encode())
+
+    @classmethod
+    def load(cls, path: Path, description: Description) -> Checkpoint | None:
+        """The last one, or None: if there is none, none of this model, or none that makes sense."""
+        data = read_private(path, LARGEST_FILE)
+        if data is None or len(data) > LARGEST_FILE:
+            return None
+        try:
+            facts = json.loads(data)
+            if (facts.pop("version"), facts.pop("model")) != (VERSION, description.model):
+                return None
+            loaded = _CODEC.of_facts(_with_ids(facts, description))
+            if loaded.trained is not None:
+                loaded.trained.change.check(description.dimension)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        rows = [*loaded.estimates, *([] if loaded.trained is None else [loaded.trained.log_theta])]
+        return loaded if all(sound_log_theta(row, len(description.parameters)) for row in rows) else None
+
+
+_CODEC = Codec(Checkpoint, LARGEST_FILE)
+
+
+def _with_ids(facts: dict[str, Any], description: Description) -> dict[str, Any]:
+    """A checkpoint's values with the members' ids; without the model if one of these is no agent any more."""
+    trained = with_change(facts["trained"])
+    if trained is None:
+        return facts
+    trained = {"kernel": "", "calibration": None, **trained}  # an older FleetGP kept neither
+    facts, names = {**facts, "trained": trained}, trained["members"]
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise ValueError("expected the names of agents")
+    if not set(names) <= set(description.names):
+        _CODEC.of_facts({**facts, "trained": {**trained, "members": list(range(len(names)))}})  # all else must be sound
+        return {**facts, "trained": None}
+    return {**facts, "trained": {**trained, "members": sorted(description.names.index(name) for name in names)}}
 
 
 class Memory:
-    """The checkpoint of one agent. Whoever reads it gets one that is whole: it is replaced, never changed.
-
-    totals: the moments of the whole fleet, as far as this agent knows; None if it holds none.
-    """
+    """The checkpoint and the totals of one agent. Readers get a whole checkpoint: it is replaced, never changed."""
 
     def __init__(self, path: Path, description: Description, log: Log) -> None:
         self._path, self._description, self._log = path, description, log
         self._unsaved = False
-        found = Checkpoint.load(path, description)
-        if found is None and path.exists():
+        loaded = Checkpoint.load(path, description)
+        if loaded is None and path.exists():
             aside = path.with_suffix(".old.json")
             path.replace(aside)
             log.warn("checkpoint left aside", why="it is damaged, or of another model", file=str(aside))
-        self._kept = found or Checkpoint()
-        self._totals_path = path.with_name("totals.bin")
-        self.totals, self._totals_saved = self._load_totals(), True
+        self._checkpoint = loaded or Checkpoint()
+        self.totals_file = TotalsFile(path.with_name("totals.bin"), description, log, self.save)
         if self.trained is not None or len(self.estimates):
-            log("resumed", model=self.trained is not None, round=self._kept.round)
+            log("resumed", model=self.trained is not None, round=self._checkpoint.round)
+
+    @property
+    def totals(self) -> Totals | None:
+        """The moments of the whole fleet, as far as this agent knows; None if it holds none."""
+        return self.totals_file.current
 
     @property
     def trained(self) -> Trained | None:
-        return self._kept.trained
+        return self._checkpoint.trained
 
     @property
     def rows(self) -> int:
         """How many rows this agent had when the model was trained."""
-        return self._kept.rows
+        return self._checkpoint.rows
 
     @property
     def estimates(self) -> Array:
         """(S, P) log theta of a training that has not ended."""
-        return self._kept.estimates
+        return self._checkpoint.estimates
 
     @property
     def chosen(self) -> bool:
         """Whether the estimates are those of the best start alone."""
-        return self._kept.chosen
+        return self._checkpoint.chosen
 
     @property
     def log_theta(self) -> list[float]:
@@ -63,62 +130,51 @@ class Memory:
 
     def adopt(self, model: Trained) -> None:
         """Take over a model that others have trained."""
-        self._kept = replace(self._kept, trained=model)
+        self._checkpoint = replace(self._checkpoint, trained=model)
         self.save()
 
     def note(self, estimates: Array, chosen: bool, round: int) -> None:
-        """The estimates after a round. Those that cannot be hyperparameters are left out: none goes on from them."""
+        """The estimates after a round; those that cannot be hyperparameters are left out."""
         if sound_log_theta(estimates, len(self._description.parameters)):
-            self._kept = replace(self._kept, estimates=estimates, chosen=chosen, round=round)
+            self._checkpoint = replace(self._checkpoint, estimates=estimates, chosen=chosen, round=round)
 
     def forget_estimates(self) -> None:
         """A training that has not ended is of no use any more."""
-        self._kept = replace(self._kept, estimates=NOTHING, chosen=False, round=0)
+        self._checkpoint = replace(self._checkpoint, estimates=NOTHING, chosen=False, round=0)
 
     def finish(self, trained: Trained, rows: int, totals: Totals | None = None) -> None:
-        """A training has ended with this model; with dec-full-gp it has brought totals as well."""
-        self._kept = Checkpoint(trained, rows)
+        """A training has ended with this model, and with dec-full-gp with totals."""
+        self._checkpoint = Checkpoint(trained, rows)
         self.save()
         if totals is not None:
-            self.hold(totals)
+            self.totals_file.hold(totals)
 
     def calibrate(self, calibration: Calibrated) -> None:
         """The model's, after its training."""
         if self.trained is not None:
-            self._kept = replace(self._kept, trained=replace(self.trained, calibration=calibration))
+            self._checkpoint = replace(self._checkpoint, trained=replace(self.trained, calibration=calibration))
             self.save()
-
-    def hold(self, totals: Totals) -> None:
-        """In the place of what it held; the log says if they know less of somebody's data."""
-        before = self.totals
-        if before is not None and before.number == totals.number:
-            return
-        lost = () if before is None else before.lost(totals)
-        if lost:
-            names = [self._description.names[agent] for agent in lost]
-            self._log.warn("rows of others are not in the totals any more", agents=names)
-        self.totals, self._totals_saved = totals, False
-        self.save()
 
     def save(self) -> None:
         """To disk. A full disk stops nobody: it is logged once, and the next save tries again."""
         try:
-            self._kept.save(self._path, self._description)
-            if self.totals is not None and not self._totals_saved:
-                save_totals(self.totals, self._totals_path, self._description)
-                self._totals_saved = True
+            self._checkpoint.save(self._path, self._description)
+            self.totals_file.save()
             self._unsaved = False
         except OSError as error:
             if not self._unsaved:
                 self._log.error("no checkpoint", error=str(error))
             self._unsaved = True
 
-    def _load_totals(self) -> Totals | None:
-        """Those on disk; a file that is not to be trusted is left aside."""
-        path = self._totals_path
-        found = load_totals(path, self._description)
-        if found is None and path.exists():
-            aside = path.with_suffix(".old.bin")
-            path.replace(aside)
-            self._log.warn("totals left aside", why="they are damaged, or of another fleet", file=str(aside))
-        return found
+
+@dataclass(frozen=True)
+class AgentState:
+    """What the parts of one agent share."""
+
+    description: Description
+    id: int
+    data: ObservationStore
+    memory: Memory
+    requests: Requests
+    activity: Activity
+    log: Log

@@ -21,6 +21,7 @@ import numpy as np
 from fleetgp.agent.description import Description
 from fleetgp.agent.journal import Journal
 from fleetgp.agent.logs import Activity, Log
+from fleetgp.agent.requests import Reply
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import outer_corners
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
@@ -245,8 +246,6 @@ class ObservationStore:
 
 #: So many requests may wait for the disk; each can be of some megabytes.
 WAITING = 8
-
-Reply = Callable[[dict[str, Any]], None]
 
 
 class Recorder:

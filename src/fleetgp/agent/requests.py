@@ -1,7 +1,4 @@
-"""What an agent was asked for and has not done yet: questions and trainings. Any thread adds; the view loop takes.
-
-What an agent is asked: a question to the fleet, or a training; checked in one place, whoever asks.
-"""
+"""What an agent was asked for and has not done yet: questions and trainings. Any thread adds; the view loop takes."""
 
 from __future__ import annotations
 
@@ -23,9 +20,13 @@ from fleetgp.network.wire import LARGEST
 
 #: More points are not answered at once.
 MOST_POINTS = 20_000
+#: Questions, and trainings, that may wait at an agent.
+MOST_WAITING = 64
 
 Trainer = Annotated[str, one_of(TRAINERS)]
 Predictor = Annotated[str, one_of(PREDICTORS)]
+#: Sends {"answer": ...} or {"error": ...} to whoever made a request.
+Reply = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Question(Strict):
 
 
 @dataclass(frozen=True)
-class Wish(Strict):
+class TrainRequest(Strict):
     """A training that somebody asked for. cold: from the file's own starts instead of the current estimates."""
 
     cold: bool = False
@@ -56,21 +57,17 @@ def check_queries(queries: Array, dimension: int) -> None:
         raise InputError(f"some queries are beyond {LARGEST:g}: use other units")
 
 
-#: Questions that may wait at an agent.
-MOST_WAITING = 64
-
-
 @dataclass(eq=False)
-class Asked:
-    """deadline: on the monotonic clock; seconds: what was promised.  reply: tells {"answer": ...} or {"error": ...}.
+class PendingQuestion:
+    """deadline: on the monotonic clock; seconds: what was promised.  asker: what the asker calls itself, for the log.
 
-    tries: how often the fleet has begun to answer.  asker: what the asker calls itself, for the log.
+    tries: how often the fleet has begun to answer.
     """
 
     question: Question
     seconds: float
     deadline: float
-    reply: Callable[[dict[str, Any]], None]
+    reply: Reply
     tries: int = 0
     asker: str = ""
 
@@ -80,90 +77,86 @@ class Asked:
 
 
 class Requests:
-    """Questions and wishes, each in the order in which they came.
+    """Questions and trainings, each in the order in which they came.
 
-    fulfilled, outcome: the number of the last wish that was done, and how that ended.
+    fulfilled, outcome: the number of the last training that was done, and how that ended.
     """
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._asked: deque[Asked] = deque()
-        self._wishes: deque[tuple[int, Wish]] = deque()
-        self._wished = self.fulfilled = 0
+        self._questions: deque[PendingQuestion] = deque()
+        self._trainings: deque[tuple[int, TrainRequest]] = deque()
+        self._numbered = self.fulfilled = 0
         self.outcome = ""
 
     @property
     def any(self) -> bool:
-        return bool(self._asked or self._wishes)
+        return bool(self._questions or self._trainings)
 
     @property
     def waiting(self) -> int:
-        return len(self._asked)
+        return len(self._questions)
 
-    # ---- questions ------------------------------------------------------------------------------------------
-
-    def ask(self, asked: Asked) -> None:
+    def ask(self, pending: PendingQuestion) -> None:
         with self._lock:
-            if len(self._asked) >= MOST_WAITING:
+            if len(self._questions) >= MOST_WAITING:
                 raise NetworkError(f"{MOST_WAITING} questions wait here already: ask another agent, or later")
-            self._asked.append(asked)
+            self._questions.append(pending)
 
-    def question(self) -> Asked | None:
+    def question(self) -> PendingQuestion | None:
         """The next one; it stays until it is answered."""
         with self._lock:
-            return self._asked[0] if self._asked else None
+            return self._questions[0] if self._questions else None
 
-    def finish(self, asked: Asked, **told: Any) -> None:
+    def finish(self, pending: PendingQuestion, **reply: Any) -> None:
         """Answer whoever asked, once."""
         with self._lock:
-            if asked not in self._asked:
+            if pending not in self._questions:
                 return
-            self._asked.remove(asked)
+            self._questions.remove(pending)
         try:
-            asked.reply(told)
+            pending.reply(reply)
         except Exception as error:  # the asker may be gone
             self._log.warn("nobody there to answer", error=str(error))
 
     def refuse_all(self, why: str) -> None:
-        for asked in list(self._asked):
-            self.finish(asked, error=why)
+        for pending in list(self._questions):
+            self.finish(pending, error=why)
 
     def expire(self, reason: str) -> None:
-        """Tell everyone whose time is up that no answer has come, and why: what the agent is doing instead."""
-        for asked in list(self._asked):
-            if asked.expired:
-                self.finish(asked, error=f"no answer within {asked.seconds:.3g} s: {reason}")
+        """Answer those whose time is up that no answer has come, and why: what the agent is doing instead."""
+        for pending in list(self._questions):
+            if pending.expired:
+                self.finish(pending, error=f"no answer within {pending.seconds:.3g} s: {reason}")
 
-    # ---- wishes ---------------------------------------------------------------------------------------------
-
-    def add_wish(self, wish: Wish) -> int:
+    def add_training(self, request: TrainRequest) -> int:
         """Its number."""
         with self._lock:
-            if len(self._wishes) >= MOST_WAITING:
+            if len(self._trainings) >= MOST_WAITING:
                 raise NetworkError(f"{MOST_WAITING} trainings wait here already: ask again when some are done")
-            self._wished += 1
-            self._wishes.append((self._wished, wish))
-            return self._wished
+            self._numbered += 1
+            self._trainings.append((self._numbered, request))
+            return self._numbered
 
-    def wish(self) -> Wish | None:
-        """The next one; it stays until it is fulfilled, since a view may end before."""
+    def training(self) -> TrainRequest | None:
+        """The next one; it stays until it is done, since a view may end before."""
         with self._lock:
-            return self._wishes[0][1] if self._wishes else None
+            return self._trainings[0][1] if self._trainings else None
 
-    def warm_up(self, wish: Wish) -> None:
-        """It was broken off: go on where it was."""
+    def resume(self, request: TrainRequest) -> None:
+        """It was interrupted: it continues from its estimates."""
         with self._lock:
-            if self._wishes and self._wishes[0][1] == wish:
-                self._wishes[0] = (self._wishes[0][0], replace(wish, cold=False))
+            if self._trainings and self._trainings[0][1] == request:
+                self._trainings[0] = (self._trainings[0][0], replace(request, cold=False))
 
-    def fulfil(self, wish: Wish, outcome: str) -> None:
+    def fulfil(self, request: TrainRequest, outcome: str) -> None:
         with self._lock:
-            if self._wishes and self._wishes[0][1] == wish:
-                self.fulfilled, self.outcome = self._wishes.popleft()[0], outcome
+            if self._trainings and self._trainings[0][1] == request:
+                self.fulfilled, self.outcome = self._trainings.popleft()[0], outcome
 
-    def give_up_wishes(self, why: str) -> None:
+    def give_up_trainings(self, why: str) -> None:
         with self._lock:
-            if self._wishes:
-                self.fulfilled, self.outcome = self._wishes[-1][0], why
-                self._wishes.clear()
+            if self._trainings:
+                self.fulfilled, self.outcome = self._trainings[-1][0], why
+                self._trainings.clear()

@@ -1,27 +1,198 @@
-"""What an agent does when it is asked from outside, over its own endpoint: one JSON document in, one out.
-
-The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator's may use it.
-"""
+"""An agent as a process: what it answers to operators and to Prometheus, until a signal or the operator ends it."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
+import signal
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from http.server import ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.agent import Agent
-from fleetgp.agent.description import PREDICTORS, TRAINERS
-from fleetgp.agent.description.description import LONGEST_WAIT
-from fleetgp.agent.metrics import shown_rows, status_of
-from fleetgp.agent.requests import Asked, Question, Wish, check_queries
+from fleetgp.agent.certificates import Credentials, days_ahead, days_left
+from fleetgp.agent.description import LONGEST_WAIT, PREDICTORS, TRAINERS, Description
+from fleetgp.agent.logs import PHASES, Log
+from fleetgp.agent.requests import PendingQuestion, Question, Reply, TrainRequest, check_queries
 from fleetgp.agent.threads import Inbox
-from fleetgp.errors import FleetGPError, InputError, shortened, unknown_name
+from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
+
+#: Rows that an agent shows at most.
+MOST_ROWS = 2_000
+
+
+def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
+    """The agent's state as plain values. after: the number of the last event that the asker has heard of."""
+    node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
+    activity, view = agent.activity, node.view
+    members = [] if view is None else [names[member] for member in view.members]
+    return {
+        "agent": agent.name,
+        "pid": os.getpid(),
+        "phase": activity.phase,
+        "problem": activity.problem or activity.data_problem or agent.data.journal.problem,
+        "round": activity.round if activity.phase == "training" else node.round,
+        "rounds": activity.rounds,
+        "agents": list(names),
+        "members": members,
+        "missing": [name for name in names if members and name not in members],
+        "theta": agent.theta,
+        "disagreement": node.disagreement(),
+        "trained": None
+        if trained is None
+        else {
+            "id": trained.id,
+            "by": [names[member] for member in trained.members],
+            "method": trained.method,
+            "status": trained.status,
+            "rounds": trained.rounds,
+            "kernel": agent.description.kernel_of(trained.kernel).name,
+            "calibrated": None if trained.calibration is None else asdict(trained.calibration),
+        },
+        "neighbours": node.neighbours(),
+        "bytes": sum(node.links.sent.values()),
+        "told": node.links.told,
+        "sent": {names[neighbour]: size for neighbour, size in sorted(node.links.sent.items())},
+        "kinds": dict(activity.kinds),
+        "dropped": dict(node.links.dropped),
+        "resent": node.links.resent,
+        "rows": agent.data.rows,
+        "missing_rows": agent.data.journal.missing_rows,
+        "new_rows": agent.new_rows,
+        "place": agent.data.place,
+        "shows_rows": agent.description.agents[agent.id].show_rows,
+        "questions": activity.questions,
+        "waiting": requests.waiting,
+        "fulfilled": requests.fulfilled,
+        "outcome": requests.outcome,
+        "views": activity.views,
+        "began": activity.began,
+        "seconds": time.time() - activity.began,
+        "events": agent.log.recent(after),
+        "digest": agent.description.digest,
+    }
+
+
+def shown_rows(agent: Agent) -> dict[str, Any]:
+    """The inputs and targets of an agent that shows them: all, or some that are spread over all."""
+    if not agent.description.agents[agent.id].show_rows:
+        raise InputError(
+            f"{agent.name} does not show its rows: `show_rows = true` in its own fleet.toml would allow it"
+        )
+    data = agent.data.shard
+    inputs, targets = data.inputs, data.values
+    kept = np.unique(np.linspace(0, len(targets) - 1, min(len(targets), MOST_ROWS)).round().astype(int))
+    return {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}
+
+
+#: Connections that are served at once; more are closed.
+CONNECTIONS = 8
+#: Seconds after which a connection that says nothing is closed.
+PATIENCE = 2.0
+
+
+class _Server(ThreadingHTTPServer):
+    """A few threads, whoever connects. It is on loopback, so that a scrape is a matter of milliseconds."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: Any, log: Log) -> None:
+        self._free = threading.Semaphore(CONNECTIONS)
+        self._log = log
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """In the log instead of on stderr, whose lines are JSON."""
+        error = sys.exc_info()[1]
+        self._log.warn("a scrape of the metrics failed", error=f"{type(error).__name__}: {error}")
+
+
+class Metrics:
+    """Serves /metrics until it is closed. Every scrape reads the agent's state as it is."""
+
+    def __init__(self, agent: Agent, port: int) -> None:
+        from prometheus_client import CollectorRegistry, MetricsHandler
+
+        self._agent = agent
+        registry = CollectorRegistry()
+        registry.register(self)
+        handler = type("Scrape", (MetricsHandler,), {"registry": registry, "timeout": PATIENCE})
+        try:
+            self._server = _Server(("127.0.0.1", port), handler, agent.log)
+        except OSError as error:
+            raise NetworkError(f"no metrics on port {port}: {error.strerror}") from error
+        agent.threads.start("metrics", self._server.serve_forever, wake=self.close)
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        status = status_of(self._agent)
+
+        def counter(name: str, text: str, value: float) -> Any:
+            return CounterMetricFamily(f"fleetgp_{name}", text, value=value)
+
+        def gauge(name: str, text: str, value: float) -> Any:
+            return GaugeMetricFamily(f"fleetgp_{name}", text, value=value)
+
+        yield counter("rounds", "Rounds of communication", status["rounds"])
+        yield counter("questions", "Questions answered together with others", status["questions"])
+        yield counter("views", "Memberships the agent worked in", status["views"])
+        yield counter("frames_resent", "Frames sent again because both ends waited", status["resent"])
+        yield gauge("round", "Round of the training under way", status["round"])
+        yield gauge("observations", "Rows the agent has", status["rows"])
+        yield gauge("new_observations", "Rows that came after the last training", status["new_rows"])
+        yield gauge("members", "Agents in the present membership", len(status["members"]))
+        if status["disagreement"] is not None:
+            yield gauge("disagreement", "Largest difference to a neighbour's log theta", status["disagreement"])
+        sent = CounterMetricFamily("fleetgp_bytes_sent", "Bytes sent", labels=["neighbour"])
+        up = GaugeMetricFamily("fleetgp_neighbour_up", "1 for a neighbour one can work with", labels=["neighbour"])
+        names = self._agent.description.names
+        for name, standing in status["neighbours"].items():
+            sent.add_metric([name], self._agent.node.links.sent[names.index(name)])
+            up.add_metric([name], float(standing == "up"))
+        yield sent
+        yield up
+        dropped = CounterMetricFamily("fleetgp_frames_dropped", "Messages refused", labels=["reason"])
+        for reason, count in status["dropped"].items():
+            dropped.add_metric([reason], count)
+        yield dropped
+        theta = GaugeMetricFamily("fleetgp_theta", "Hyperparameters, natural units", labels=["parameter"])
+        for name, value in status["theta"].items():
+            theta.add_metric([name], value)
+        yield theta
+        phase = GaugeMetricFamily("fleetgp_phase", "1 for what the agent is doing", labels=["phase"])
+        for name in PHASES:
+            phase.add_metric([name], float(name == status["phase"]))
+        yield phase
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        self._server.shutdown()
+        self._server.server_close()
+
 
 #: A longer request is refused.
 MAX_REQUEST_BYTES = 8 * 2**20
@@ -29,8 +200,6 @@ MAX_REQUEST_BYTES = 8 * 2**20
 MOST_REQUESTS = 64
 #: Characters of what an asker calls itself.
 LONGEST_NAME = 32
-
-Reply = Callable[[dict[str, Any]], None]
 
 
 class Service:
@@ -122,7 +291,7 @@ class Service:
             raise InputError(f"expected seconds above 0 and up to {LONGEST_WAIT:g}, got {seconds}")
         question = Question(queries, method)
         asker = str(request.get("asker") or "")[:LONGEST_NAME]
-        self._agent.ask(Asked(question, seconds, time.monotonic() + seconds, reply, asker=asker))
+        self._agent.ask(PendingQuestion(question, seconds, time.monotonic() + seconds, reply, asker=asker))
 
     def _observe(self, request: dict[str, Any], reply: Reply) -> None:
         self._agent.observe(request.get("rows"), request.get("request"), reply)
@@ -133,7 +302,7 @@ class Service:
             raise unknown_name("training method", method, TRAINERS)
         if method is not None:
             self._agent.description.refuse_private(training_method(method))
-        reply({"answer": {"wish": self._agent.wish(Wish(bool(request.get("cold")), method))}})
+        reply({"answer": {"training": self._agent.train(TrainRequest(bool(request.get("cold")), method))}})
 
     def _stop(self, request: dict[str, Any], reply: Reply) -> None:
         reply({"answer": {"agent": self._agent.name}})
@@ -143,3 +312,95 @@ class Service:
 def _count(given: Any) -> int:
     """The number of the last event that the asker has heard of; 0 for one that says none."""
     return given if isinstance(given, int) else 0
+
+
+#: A certificate with fewer days left is warned about; seconds between two looks at it.
+SOON = 30.0
+DAY = 86_400.0
+#: Seconds until a certificate that could not be read is read again.
+RETRY = 60.0
+REMEDY = "make another with `fleetgp certs`, and start the agent again"
+CLOCK = "if the clock of this machine is wrong, set it; else"
+
+
+def run_agent(description: Description, name: str, *, log_file: Path | None = None) -> None:
+    """Work until SIGTERM, Ctrl-C or `fleetgp down`. Logs go to stderr, or to a file."""
+    os.environ.setdefault("FLEETGP_COMPILE", "0")
+    description.id_of(name)
+    log = Log(name, file=log_file)
+    agent = None
+    try:
+        own = description.credentials(name)
+        if own is not None:
+            look_at_certificates(own, log)
+        agent = Agent.start(description, name, log)
+        if own is not None:
+            ending = agent.threads.ending
+            agent.threads.start("certificates", lambda: _look_again(own, log, ending))
+        _run(agent)
+    except Exception as error:
+        log.error("ended by an error", error=str(error), kind=type(error).__name__)
+        raise
+    finally:
+        log.close()
+        if agent is not None and not agent.node.left:
+            # Python would wait for the threads of a session that does not end, and the process would never.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0 if sys.exc_info()[0] is None else 1)
+
+
+def look_at_certificates(own: Credentials, log: Log) -> None:
+    """Nobody works with an agent whose certificate has expired, and its own log is where one looks for the reason."""
+    for file in (own.certificate, own.authority):
+        left, ahead = days_left(file), days_ahead(file)
+        clock, remedy = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"), f"{CLOCK} {REMEDY}"
+        if left <= 0.0:
+            log.error("certificate expired", file=str(file), days_ago=round(-left, 1), clock=clock, remedy=remedy)
+        elif ahead > 0.0:
+            facts = {"file": str(file), "valid_in_days": round(ahead, 1), "clock": clock, "remedy": remedy}
+            log.error("certificate is not valid yet", **facts)
+        elif left < SOON:
+            log.warn("certificate expires soon", file=str(file), days_left=round(left, 1), remedy=REMEDY)
+
+
+def _look_again(own: Credentials, log: Log, ending: threading.Event) -> None:
+    """Once a day, and when a certificate expires: that ends the agent.
+
+    Zenoh closes a link when the certificate of its other end expires, but may let it in again within the same second,
+    and then for good. An agent that has ended cannot come back without another certificate. If it does not end, its
+    neighbours refuse it (`network.zenoh.session`).
+    """
+    left = _seconds_left(own)
+    while not ending.wait(min(DAY, max(left, 0.0))):
+        try:
+            look_at_certificates(own, log)
+            left = _seconds_left(own)
+        except (OSError, InputError) as error:  # it is being replaced, say: there will be another look
+            log.warn("a certificate cannot be read", error=str(error))
+            left = min(DAY, RETRY)
+            continue
+        if left <= 0.0:
+            raise FleetGPError(f"the certificate of this agent or of its authority has expired: {CLOCK} {REMEDY}")
+
+
+def _seconds_left(own: Credentials) -> float:
+    return 86_400.0 * min(days_left(own.certificate), days_left(own.authority))
+
+
+def _run(agent: Agent) -> None:
+    try:
+        port = agent.description.agents[agent.id].metrics
+        if port is not None:
+            Metrics(agent, port)
+        Service(agent)
+
+        def stop(*_: Any) -> None:
+            # A handler interrupts this thread anywhere, also where it holds a lock that `stop` or `Threads` needs.
+            threading.Thread(target=agent.stop, name="stop", daemon=True).start()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        agent.run()
+    finally:
+        agent.close()

@@ -1,20 +1,14 @@
-"""The moments of the whole fleet that an agent holds, and which rows of whom are in them.
+"""The moments of the whole fleet that an agent holds: whose rows are in them, their file, and how members update them.
 
-With them it answers alone, also for agents that are not there. Who holds totals of the same number holds the same.
-
-What the members of a view have agreed on for their answers: grBCM's samples, NPAE's box. It travels once.
-
-All members must decide alike whether they hold it. What they agreed on in this view all of them do; what is left of
-earlier views counts if every member has said, with its first item, that it holds the same.
-
-The totals of an agent on disk: a line of JSON that says what they are, with its checksum, and then the numbers.
+With them an agent answers alone, also for agents that are not there. Agents whose totals have the same number hold the
+same totals. `Agreements` are what else a prediction needs from the others: it is sent once, and kept.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -24,58 +18,70 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import FailFast, Field
 
-from fleetgp.agent.agenda import Agenda, Change, Trained, with_change
-from fleetgp.agent.checkpoint import read_private, write_private
+from fleetgp.agent.agenda import WHOLE, Agenda, Change, Trained, with_change
 from fleetgp.agent.description import Description
+from fleetgp.agent.logs import Log
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array
-from fleetgp.data.scaling import View
+from fleetgp.consensus.agreements import SPARE, agree_on_moments
+from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.expert import FleetExpert
 from fleetgp.engines.moments.fleet import FleetMoments, fits, moments_on, response_sizes
 from fleetgp.engines.moments.sums import LARGEST_GRID
+from fleetgp.errors import NonsenseError
+from fleetgp.files import read_private, write_private
 from fleetgp.model.observations import Observations
+from fleetgp.network import Network
 from fleetgp.network.wire import LARGEST
-from fleetgp.prediction import PredictionMethod, PredictionOptions
-from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.prediction import PredictionMethod, PredictionOptions, SharedState
 
 #: Bytes of the numbers of data and agreements: a float holds them exactly.
 SHORT = 6
 
 
-def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:
-    """A number that is another one where something else must be agreed on: the same at every member."""
-    seen = model.offset, model.scale, *astuple(model.change)  # what travels is what the model sees
-    data = [item.data for item in agenda.items], *seen
-    facts = [agenda.members, data, agreement_key(method, options)]
-    if method.rule == "npae":  # its basis is made for one theta
-        facts.append((model.log_theta, model.kernel))
+def _short_hash(facts: Any) -> int:
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
 
 
+def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options: PredictionOptions) -> int:
+    """A number that differs where something else must be agreed on: the same at every member."""
+    seen = model.offset, model.scale, *astuple(model.change)  # what is sent is what the model sees
+    data = [item.data for item in agenda.items], *seen
+    facts = [agenda.members, data, method.agreement_key(options)]
+    if method.rule == "npae":  # its basis is made for one theta
+        facts.append((model.log_theta, model.kernel))
+    return _short_hash(facts)
+
+
 class Agreements:
-    """Of one agent: the last of each rule, with its number."""
+    """One agent's last agreement of each rule (grBCM's samples, NPAE's box), with its number.
+
+    All members must decide alike whether they hold one. Within a view they do; an agreement of an earlier view counts
+    if every member's first item says that it holds the same.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[int, Agreed]] = {}
+        self._by_rule: dict[str, tuple[int, SharedState]] = {}
 
     @property
     def held(self) -> tuple[int, ...]:
         """Their numbers."""
-        return tuple(sorted(number for number, _ in self._kept.values()))
+        return tuple(sorted(number for number, _ in self._by_rule.values()))
 
-    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> Agreed | None:
-        """What all members hold; None if they must agree anew. here: numbers of what was agreed on in this view."""
+    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> SharedState | None:
+        """What all members hold; None if they must agree again. here: numbers of what was agreed on in this view."""
         common = number == here[rule] if rule in here else all(number in item.agreed for item in agenda.items)
-        return self._kept[rule][1] if common else None
+        return self._by_rule[rule][1] if common else None
 
-    def keep(self, rule: str, number: int, agreed: Agreed, here: dict[str, int]) -> None:
-        """In the place of an earlier one."""
-        self._kept[rule] = number, agreed
+    def keep(self, rule: str, number: int, agreed: SharedState, here: dict[str, int]) -> None:
+        """Replace the rule's earlier agreement."""
+        self._by_rule[rule] = number, agreed
         here[rule] = number
 
 
-#: Bytes of what is said of totals; of those of a thousand agents it has some 50,000.
+#: Bytes of the record of what totals contain; with a thousand agents it has some 50,000.
 MOST_BYTES = 2**18
 
 Positive = Annotated[float, Field(gt=0.0, le=LARGEST)]
@@ -161,7 +167,7 @@ class Contents(Strict):
         new = self.view.of(shard.rows(slice(first, None)))
         return moments_on(self.box, self.sizes, new.inputs, new.values).packed if self.box.holds(new.inputs) else None
 
-    def grown(self, parts: Sequence[Part]) -> Contents:
+    def with_parts(self, parts: Sequence[Part]) -> Contents:
         """With these parts in the place of older ones."""
         newer = {part.agent: part for part in (*self.parts, *parts)}
         return replace(self, parts=tuple(newer[agent] for agent in sorted(newer)))
@@ -179,13 +185,13 @@ class Totals:
     def of(cls, moments: FleetMoments, parts: Sequence[Part], model: Trained) -> Totals:
         box = moments.box
         contents = Contents(
-            tuple(parts),
-            model.offset,
-            model.scale,
-            tuple(box.centre.tolist()),
-            tuple(box.half.tolist()),
-            moments.sizes,
-            model.change,
+            parts=tuple(parts),
+            offset=model.offset,
+            scale=model.scale,
+            centre=tuple(box.centre.tolist()),
+            half=tuple(box.half.tolist()),
+            sizes=moments.sizes,
+            change=model.change,
         )
         return cls(contents, moments)
 
@@ -196,10 +202,10 @@ class Totals:
 
     @cached_property
     def number(self) -> int:
-        """Another one for other totals: of all that is in them."""
-        found = hashlib.blake2b(CONTENTS.encode(self.contents), digest_size=SHORT)
-        found.update(self.moments.packed.tobytes())
-        return int.from_bytes(found.digest(), "big")
+        """A hash of all that is in them."""
+        digest = hashlib.blake2b(CONTENTS.encode(self.contents), digest_size=SHORT)
+        digest.update(self.moments.packed.tobytes())
+        return int.from_bytes(digest.digest(), "big")
 
     def covers(self, theta: Array) -> bool:
         """Whether the grid is fine enough for theta, of the scaled observations."""
@@ -212,13 +218,48 @@ class Totals:
 
 
 def parts_of_members(agenda: Agenda) -> list[Part]:
-    """All rows of the members, as they were when the agenda was told."""
+    """All rows of the members, as the agenda says."""
     return [Part(member, item.rows, item.data) for member, item in zip(agenda.members, agenda.items, strict=True)]
 
+
+# ---- on disk: a line of JSON with the contents and a checksum, then the numbers ---------------------------------
 
 VERSION = 1
 #: Bytes; ours have some 500,000.
 LARGEST_FILE = 16 * LARGEST_GRID + MOST_BYTES
+
+
+class TotalsFile:
+    """The totals that an agent holds, and their file.
+
+    current: None if it holds none.  changed: called when other totals take their place.
+    """
+
+    def __init__(self, path: Path, description: Description, log: Log, changed: Callable[[], None]) -> None:
+        self._path, self._description, self._log, self._changed = path, description, log, changed
+        self.current = load_totals(path, description)
+        self._saved = True
+        if self.current is None and path.exists():
+            aside = path.with_suffix(".old.bin")
+            path.replace(aside)
+            log.warn("totals left aside", why="they are damaged, or of another fleet", file=str(aside))
+
+    def hold(self, totals: Totals) -> None:
+        """Replace the current totals; the log says if the new ones contain less of an agent's data."""
+        before = self.current
+        if before is not None and before.number == totals.number:
+            return
+        lost = () if before is None else before.lost(totals)
+        if lost:
+            names = [self._description.names[agent] for agent in lost]
+            self._log.warn("rows of others are not in the totals any more", agents=names)
+        self.current, self._saved = totals, False
+        self._changed()
+
+    def save(self) -> None:
+        if self.current is not None and not self._saved:
+            save_totals(self.current, self._path, self._description)
+            self._saved = True
 
 
 def save_totals(totals: Totals, path: Path, description: Description) -> None:
@@ -252,10 +293,141 @@ def load_totals(path: Path, description: Description) -> Totals | None:
         return None
     if len(numbers) != 8 * contents.length:
         return None
-    found = Totals.unpacked(contents, np.frombuffer(numbers, dtype="<f8").astype(float))
-    sound = np.isfinite(found.moments.packed).all() and found.moments.count == contents.count
-    return found if sound else None
+    totals = Totals.unpacked(contents, np.frombuffer(numbers, dtype="<f8").astype(float))
+    sound = np.isfinite(totals.moments.packed).all() and totals.moments.count == contents.count
+    return totals if sound else None
 
 
 def _check(head: dict[str, Any], numbers: bytes) -> str:
     return hashlib.sha256(json.dumps(head, sort_keys=True).encode() + numbers).hexdigest()
+
+
+# ---- over the network -------------------------------------------------------------------------------------------
+
+
+class MomentsSync:
+    """Brings the totals of a view's members up to date: what each member has to add is reduced.
+
+    All members must do the same: what they decide by is in the agenda, or the same to the bit at all of them.
+    fleet, dimension: of the description.
+    """
+
+    def __init__(self, id: int, file: TotalsFile, fleet: int, dimension: int) -> None:
+        self._id, self._file = id, file
+        self._fleet, self._dimension = fleet, dimension
+        self._synced: Agenda | None = None
+
+    def due(self, agenda: Agenda) -> bool:
+        """Whether the members have not done so since they agreed on this agenda."""
+        return self._synced is not agenda
+
+    def run(
+        self, network: Network, agenda: Agenda, model: Trained, shard: Observations, theta: Array, here: dict[str, int]
+    ) -> Totals:
+        """Totals of the rows that the members had at this agenda, and of what is known of others.
+
+        shard: the rows of this agent.  theta: of the scaled observations; a grid that is too coarse for it is renewed.
+        here: numbers of what was agreed on in this view.
+        """
+        totals = self._updated(network, agenda, model, shard, here) if self.due(agenda) else self._file.current
+        if totals is not None:
+            self._file.hold(totals)
+        if totals is None or not totals.covers(theta):
+            moments = agree_on_moments(network, InMemory([model.view.of(shard)]), theta, spare=SPARE)
+            totals = Totals.of(moments, parts_of_members(agenda), model)
+            self._file.hold(totals)
+        here[WHOLE] = _state(totals, agenda)
+        self._synced = agenda
+        return totals
+
+    def _updated(
+        self, network: Network, agenda: Agenda, model: Trained, shard: Observations, here: dict[str, int]
+    ) -> Totals | None:
+        """The best totals that members hold, with what all members have to add; None if they must begin again."""
+        if len({item.totals for item in agenda.items}) > 1:
+            return self._added_to_best(network, agenda, model, shard)
+        own = self._file.current
+        if own is None or own.contents.view != model.view:
+            return None
+        if not own.contents.left_out(parts_of_members(agenda)) or here.get(WHOLE) == _state(own, agenda):
+            return own  # nobody has more, or nothing that could be added last time
+        row = own.contents.beyond(self._id, shard)
+        return self._summed(network, agenda, own.contents, row, known=own.moments.packed)
+
+    def _added_to_best(self, network: Network, agenda: Agenda, model: Trained, shard: Observations) -> Totals | None:
+        """Members hold different totals, or none: the best go to all, with what they lack.
+
+        The best have the most rows of agents that are not there; those of members are complete in the end anyway.
+        """
+        offered = {
+            position: contents
+            for position, contents in self._offers(network, agenda).items()
+            if contents.view == model.view
+        }
+        if not offered:
+            return None
+
+        def worth(position: int) -> tuple[int, int, int]:
+            contents = offered[position]
+            return contents.rows_without(agenda.members), contents.count, agenda.items[position].totals
+
+        best = max(offered, key=worth)
+        contents, held, sent = offered[best], self._file.current, None
+        if agenda.members[best] == self._id:
+            assert held is not None, "its own item says so"
+            sent = held.moments.packed
+        return self._summed(network, agenda, contents, contents.beyond(self._id, shard), sent=sent)
+
+    def _summed(
+        self,
+        network: Network,
+        agenda: Agenda,
+        contents: Contents,
+        row: Array | None,
+        *,
+        known: Array | float = 0.0,
+        sent: Array | None = None,
+    ) -> Totals | None:
+        """Totals with what the members add to them, in one reduction.
+
+        row: of this agent; None if it cannot add its rows.
+        known: the totals, where every member holds them; sent: from the one member that sends them to all.
+        If somebody cannot, they begin again, unless that loses rows of an agent that is not there: then its rows wait.
+        """
+        (own,) = network.hosted
+        failed = np.zeros(network.agents)
+        failed[own] = row is None
+        adds = np.zeros(contents.length) if row is None else row
+        with network.phase("moments"):
+            total = network.reduce(np.concatenate([failed, adds if sent is None else adds + sent])[None], "moments")
+        assert total is not None, "every agent is a recipient"
+        failed, moments = np.split(total, [network.agents])
+        if failed.any() and not contents.rows_without(agenda.members):
+            return None
+        able = [part for part, fails in zip(parts_of_members(agenda), failed, strict=True) if not fails]
+        return Totals.unpacked(contents.with_parts(able), moments + known)
+
+    def _offers(self, network: Network, agenda: Agenda) -> dict[int, Contents]:
+        """What is in the different totals: the first member that holds some says so."""
+        (own,) = network.hosted
+        numbers, totals = [item.totals for item in agenda.items], self._file.current
+        record = b""
+        if totals is not None and numbers.index(totals.number) == own:
+            record = CONTENTS.encode(totals.contents)
+        with network.phase("moments"):
+            records = network.collect({"agenda": [np.frombuffer(record, dtype=np.uint8)]})
+        assert records is not None, "every agent is a recipient"
+        offers = {}
+        for position, number in enumerate(numbers):
+            if number and numbers.index(number) == position:
+                try:
+                    offers[position] = CONTENTS.decode(records["agenda"][position].tobytes())
+                    offers[position].check(self._fleet, self._dimension)
+                except ValueError as error:
+                    raise NonsenseError(position, f"not the contents of totals: {error}") from error
+        return offers
+
+
+def _state(totals: Totals, agenda: Agenda) -> int:
+    """Another number where the members could have something to add."""
+    return _short_hash([totals.number, [(item.rows, item.data) for item in agenda.items]])

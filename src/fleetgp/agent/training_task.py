@@ -1,4 +1,4 @@
-"""The task of training: all members of a view train together, and each keeps what it has found."""
+"""The task of training: all members of a view train together, and each keeps the model."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ from dataclasses import asdict
 
 import numpy as np
 
-from fleetgp.agent.agenda import NOTHING, Agenda, Calibrated, Change, Trained
-from fleetgp.agent.description import Description
-from fleetgp.agent.logs import Activity, Log
-from fleetgp.agent.memory import Memory
-from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.requests import Wish
-from fleetgp.agent.tasks import Tasks, with_names
+from fleetgp.agent.agenda import NOTHING, Agenda, Calibrated, Change, Tasks, Trained, with_names
+from fleetgp.agent.memory import AgentState
+from fleetgp.agent.requests import TrainRequest
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
+from fleetgp.data.dataset import InMemory
 from fleetgp.errors import InputError, NetworkError, NothingToLearnError
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import PURE
@@ -37,21 +34,21 @@ class TrainingTask:
     used_rows: how many rows the last training had, whatever came of it.
     """
 
-    def __init__(
-        self, description: Description, data: ObservationStore, memory: Memory, activity: Activity, log: Log
-    ) -> None:
-        self._description, self._memory = description, memory
-        self._activity, self._log = activity, log
-        self.used_rows = data.rows
+    def __init__(self, state: AgentState) -> None:
+        self._description, self._memory = state.description, state.memory
+        self._activity, self._log = state.activity, state.log
+        self.used_rows = state.data.rows
 
-    def run(self, tasks: Tasks, agenda: Agenda, wish: Wish, asides: Interlude, shard: Observations) -> Status:
-        """How it ended. If it did not diverge, there is a new model. shard: the data that the agenda tells of."""
+    def run(
+        self, tasks: Tasks, agenda: Agenda, request: TrainRequest, interim: Interlude, shard: Observations
+    ) -> Status:
+        """How it ended. If it did not diverge, there is a new model. shard: the data that the agenda is about."""
         self._activity.phase, self._activity.round = "training", 0
-        if wish.cold:
+        if request.cold:
             self._memory.forget_estimates()
-        kernels, warm = self._kernels_and_starts(agenda, wish)
+        kernels, warm = self._kernels_and_starts(agenda, request)
         starts = self._description.starts() if warm is None else warm
-        method = wish.method or self._description.training.method
+        method = request.method or self._description.training.method
         self._description.refuse_private(training_method(method))
         self.used_rows = len(shard)
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
@@ -68,7 +65,7 @@ class TrainingTask:
         with tasks.next() as network:
             options = self._description.training_options(starts)
             try:
-                fit = train_best(training_method(method), [shard], network, kernels, options, report, asides)
+                fit = train_best(training_method(method), InMemory([shard]), network, kernels, options, report, interim)
             except NothingToLearnError as error:  # at all members alike
                 self._memory.forget_estimates()
                 why = with_names(str(error), tasks.names)
@@ -86,7 +83,7 @@ class TrainingTask:
         tasks.node.theta = self._memory.log_theta
         return fit.status
 
-    def _kernels_and_starts(self, agenda: Agenda, wish: Wish) -> tuple[Kernels, Array | None]:
+    def _kernels_and_starts(self, agenda: Agenda, request: TrainRequest) -> tuple[Kernels, Array | None]:
         """What to train, and where to go on, if there is something to go on from.
 
         Where the kernel is to be chosen, that of a model stays until the fleet starts anew: estimates of a training
@@ -94,8 +91,8 @@ class TrainingTask:
         """
         kernels, model = self._description.kernels, agenda.model
         if len(kernels) == 1:
-            return kernels, None if wish.cold else agenda.starts()
-        if wish.cold or model is None or not model.kernel or agenda.starts() is None:
+            return kernels, None if request.cold else agenda.starts()
+        if request.cold or model is None or not model.kernel or agenda.starts() is None:
             return kernels, None
         return (self._description.kernel_of(model.kernel),), np.array([model.log_theta])
 
@@ -103,8 +100,8 @@ class TrainingTask:
         """The logarithms of what this agent's own data would have for hyperparameters, roughly, (P,)."""
         units = self._description.kernels[0].units(self._description.dimension)
         sizes = np.array([1.0, np.sqrt((shard.values**2).mean()), *np.ptp(shard.inputs, axis=0)])
-        found = sizes[units - PURE]  # which is followed by OBSERVED and the inputs
-        return np.log(np.where(found > 0.0, found, 1.0))
+        sizes = sizes[units - PURE]  # which is followed by OBSERVED and the inputs
+        return np.log(np.where(sizes > 0.0, sizes, 1.0))
 
     def _calibrate(self, fit: Fit, tasks: Tasks, shard: Observations) -> None:
         """With the others, for the method of the file. What cannot be is logged; the model is kept in any case."""
@@ -117,12 +114,11 @@ class TrainingTask:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
-                fleet = Fleetwide(fit.coordinates.apply([shard]), kernel, theta, fit.scaling)
-                options, holding = (
-                    self._description.prediction_options(),
-                    Holding(hold, seed=self._description.seed, apart=self._description.private is not None),
-                )
-                found = calibrate(fleet, network, prediction_method(part.method), options, holding)
+                fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling)
+                options = self._description.prediction_options()
+                private = self._description.private is not None
+                holding = Holding(hold, seed=self._description.seed, apart=private)
+                calibration = calibrate(fleet, network, prediction_method(part.method), options, holding)
             except NetworkError:
                 raise
             except InputError as error:  # at all members alike
@@ -133,8 +129,8 @@ class TrainingTask:
                 self._log.error("not calibrated", why=why)
                 raise NetworkError(f"this agent cannot calibrate: {why}") from error
         tasks.node.well_done(tasks.view)
-        self._memory.calibrate(Calibrated.of(found))
-        factors = {knot.hold: knot.factor for knot in found.knots}
+        self._memory.calibrate(Calibrated.of(calibration))
+        factors = {knot.holdout: knot.factor for knot in calibration.knots}
         self._log("calibrated", method=part.method, factors=factors, bytes=network.ledger.bytes)
 
     def _note(self, tasks: Tasks, estimates: Array, chosen: bool, done: int) -> None:
@@ -145,22 +141,22 @@ class TrainingTask:
 
     def _keep(self, fit: Fit, tasks: Tasks, agenda: Agenda, method: str, id: int) -> None:
         trained = Trained(
-            tuple(np.log(fit.thetas[0]).tolist()),
-            id,
-            tasks.view.members,
-            method,
-            fit.status,
-            fit.rounds,
-            fit.scaling.offset,
-            fit.scaling.scale,
-            Change.of(fit.scaling, fit.coordinates),
-            fit.kernel,
+            log_theta=tuple(np.log(fit.thetas[0]).tolist()),
+            id=id,
+            members=tasks.view.members,
+            method=method,
+            status=fit.status,
+            rounds=fit.rounds,
+            offset=fit.scaling.offset,
+            scale=fit.scaling.scale,
+            change=Change.of(fit.scaling, fit.coordinates),
+            kernel=fit.kernel,
         )
         moments = fit.moments
         totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), trained)
         self._memory.finish(trained, self.used_rows, totals)
-        said = self._log if fit.status == "converged" else self._log.warn
-        said(
+        log = self._log if fit.status == "converged" else self._log.warn
+        log(
             "trained",
             method=method,
             status=fit.status,
@@ -175,9 +171,9 @@ class TrainingTask:
             **({"outliers": int(fit.outliers[0])} if len(fit.outliers) else {}),
         )
         parts = about_coordinates(fit.coordinates), about_offset(fit), about_mean(fit)
-        for told in (*parts, about_flat(fit, fit.known.names)):
-            if told:
-                self._log.warn("about the model", what=told)
+        for remark in (*parts, about_flat(fit, fit.known.names)):
+            if remark:
+                self._log.warn("about the model", what=remark)
 
 
 class Estimates:

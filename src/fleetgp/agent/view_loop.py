@@ -10,16 +10,12 @@ import time
 import traceback
 from collections.abc import Iterable
 
-from fleetgp.agent.agenda import Agenda, Item
-from fleetgp.agent.answer_task import AnswerTask, Asides
-from fleetgp.agent.description import Description
-from fleetgp.agent.logs import Activity, Log
+from fleetgp.agent.agenda import Agenda, Item, Tasks, with_names
+from fleetgp.agent.answer_task import AnswerTask, InterimQuestions
 from fleetgp.agent.membership import View
-from fleetgp.agent.memory import Memory
+from fleetgp.agent.memory import AgentState
 from fleetgp.agent.node import Node
-from fleetgp.agent.observations import ObservationStore
-from fleetgp.agent.requests import Asked, Requests, Wish
-from fleetgp.agent.tasks import Tasks, with_names
+from fleetgp.agent.requests import PendingQuestion, TrainRequest
 from fleetgp.agent.training_task import TrainingTask
 from fleetgp.errors import Cancelled, NeighbourLostError, NetworkError, NonsenseError
 
@@ -32,28 +28,19 @@ PAUSE, LONGEST_PAUSE = 0.25, 30.0
 class ViewLoop:
     """View after view, until `stopping` is set and then the node is stopped."""
 
-    def __init__(
-        self,
-        description: Description,
-        id: int,
-        data: ObservationStore,
-        memory: Memory,
-        requests: Requests,
-        activity: Activity,
-        node: Node,
-        log: Log,
-    ) -> None:
-        self.description, self.id, self.name = description, id, description.names[id]
-        self.data, self.memory, self.requests = data, memory, requests
-        self.activity, self.node, self.log = activity, node, log
-        self.trainer = TrainingTask(description, data, memory, activity, log)
-        self.answers = AnswerTask(description, id, data, memory, requests, activity, log)
+    def __init__(self, state: AgentState, node: Node) -> None:
+        self.state, self.node = state, node
+        self.description, self.id, self.name = state.description, state.id, state.description.names[state.id]
+        self.data, self.memory, self.requests = state.data, state.memory, state.requests
+        self.activity, self.log = state.activity, state.log
+        self.trainer = TrainingTask(state)
+        self.answers = AnswerTask(state)
         self.stopping = threading.Event()
         self._failed_in = 0  # the view in which the last training failed
         self._cold = False  # the last training failed: estimates and models to continue from are not trusted
         self._members: tuple[int, ...] = ()  # of the last view
         self._once_more = False  # the last training failed from a warm start: a cold one may do better
-        self._told_new = 0  # the new rows that the others know of
+        self._announced_rows = 0  # the new rows that the others know of
         self._troubles = self._failures = 0  # in a row
 
     def run(self) -> None:
@@ -91,15 +78,15 @@ class ViewLoop:
         """The tasks of a view, one after the other and the same at all its members, until it is over."""
         rules = self.description.training
         while True:
-            asked = self.requests.question()
-            agenda = tasks.agree(self._item(tasks.view, asked))
+            pending = self.requests.question()
+            agenda = tasks.agree(self._item(tasks.view, pending))
             self._adopt(agenda)
-            self.answers.run(tasks, agenda, asked)
-            wish = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
-            if wish is not None:
-                self._train(tasks, agenda, wish)
+            self.answers.run(tasks, agenda, pending)
+            request = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
+            if request is not None:
+                self._train(tasks, agenda, request)
                 continue  # all tell each other what came of it, before anybody asks
-            self.answers.meet(tasks, agenda)
+            self.answers.sync_totals(tasks, agenda)
             if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
             else:
@@ -109,23 +96,23 @@ class ViewLoop:
             self.activity.phase = "serving" if self.memory.trained is not None else "failed"
             self.node.idle(tasks.view, tasks.count, self._pending)
 
-    def _item(self, view: View, asked: Asked | None) -> Item:
+    def _item(self, view: View, pending: PendingQuestion | None) -> Item:
         """What this agent has and wants."""
-        self._told_new = self.new_rows
+        self._announced_rows = self.new_rows
         version, totals = self.answers.look(), self.memory.totals
         return Item(
-            self.memory.trained,
-            self.memory.estimates,
-            self.memory.chosen,
-            self._failed_in == view.id,
-            self._told_new,
-            self.requests.wish(),
-            None if asked is None else asked.question,
-            version,
-            self.answers.agreements.held,
-            len(self.answers.shard),
-            0 if totals is None else totals.number,
-            self._cold,
+            trained=self.memory.trained,
+            estimates=self.memory.estimates,
+            chosen=self.memory.chosen,
+            failed=self._failed_in == view.id,
+            new=self._announced_rows,
+            wish=self.requests.training(),
+            question=None if pending is None else pending.question,
+            data=version,
+            agreed=self.answers.agreements.held,
+            rows=len(self.answers.shard),
+            totals=0 if totals is None else totals.number,
+            cold=self._cold,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -136,22 +123,20 @@ class ViewLoop:
             self.node.theta = self.memory.log_theta
             self.log("model taken over", trained_by=self._named(model.members))
 
-    def _train(self, tasks: Tasks, agenda: Agenda, wish: Wish) -> None:
+    def _train(self, tasks: Tasks, agenda: Agenda, request: TrainRequest) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before.
 
         A lost member interrupts a training, which continues from its estimates. If the training itself fails, nothing
         of it is kept and the next one starts cold: whatever it started from may be the cause.
         """
         self._failed_in = 0
-        warm = not wish.cold and agenda.starts() is not None
-        asides = Asides(
-            self.answers, self.requests, self.memory, self.activity, tasks, lambda asked: self._item(tasks.view, asked)
-        )
+        warm = not request.cold and agenda.starts() is not None
+        interim = InterimQuestions(self.answers, self.state, tasks, lambda pending: self._item(tasks.view, pending))
         try:
-            outcome = self.trainer.run(tasks, agenda, wish, asides, self.answers.shard)
+            outcome = self.trainer.run(tasks, agenda, request, interim, self.answers.shard)
         except (Cancelled, NeighbourLostError):
             if len(self.memory.estimates):
-                self.requests.warm_up(wish)
+                self.requests.resume(request)
             raise
         except Exception:
             self._distrust()
@@ -164,7 +149,7 @@ class ViewLoop:
             return
         else:
             self._failed_in = tasks.view.id
-        self.requests.fulfil(wish, outcome)
+        self.requests.fulfil(request, outcome)
 
     def _distrust(self) -> None:
         """Start the next training cold."""
@@ -181,7 +166,7 @@ class ViewLoop:
 
     def _pending(self) -> bool:
         """Whether this agent has something for the agenda."""
-        grown = self.description.training.again_after > 0 and self.new_rows != self._told_new
+        grown = self.description.training.again_after > 0 and self.new_rows != self._announced_rows
         return self.requests.any or grown
 
     # ---- when something is wrong ------------------------------------------------------------------------------
@@ -214,13 +199,13 @@ class ViewLoop:
         problem = f"{type(error).__name__}: {self._with_names(str(error))}"
         self.activity.phase, self.activity.problem = "failed", problem
         self.log.error("failed", error=problem, where=traceback.format_exc(limit=-3))
-        self.requests.give_up_wishes(problem)
+        self.requests.give_up_trainings(problem)
         self.node.withdraw(True)
         self._failures += 1
         again = time.monotonic() + min(LONGEST_PAUSE, PAUSE * 2 ** min(self._failures, 10))
         used, company = self.trainer.used_rows, self.node.company()
         changed, self._once_more = self._once_more, False
-        while not self.stopping.is_set() and self.requests.wish() is None and self.data.rows == used:
+        while not self.stopping.is_set() and self.requests.training() is None and self.data.rows == used:
             before, company = company, self.node.company()
             changed = changed or any(before.get(agent) != state for agent, state in company.items())
             if changed and time.monotonic() >= again:

@@ -47,7 +47,6 @@ def main() -> None:
     try:
         from fleetgp.cli.app import app
 
-        INTERRUPTION.starting = False
         app(prog_name="fleetgp")
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) or (INTERRUPTION.came and not _ended_well(error)):

@@ -14,11 +14,10 @@ from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import count_of_agents, emit, sent_line, warn
-from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.files import check_writable
-from fleetgp.fleet.conditioned import told_of_outside
+from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
@@ -28,7 +27,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 
 #: The columns of an answer, behind those of the points.
-ADDED = ("mean", "std", "std_observed", "agents", "uninformed")
+ADDED = ("mean", "std", "std_observed", "n_agents", "uninformed")
 #: And the ends of intervals.
 ENDS = ("low", "high")
 
@@ -36,7 +35,7 @@ ENDS = ("low", "high")
 def known_model(folder: Path, where: Cluster) -> Model:
     """The model in a folder; a warning where its training did not converge, or where it has no work for a cluster."""
     model = load_model(folder, **where.backend)
-    if where.backend and isinstance(model.fleet.data, Streamed):
+    if where.backend and not model.fleet.data.in_memory:
         warn(f"{folder}: the model has no rows, and any agent answers from the moments alone: no cluster is used")
     if model.status in ("interrupted", "round limit", "time limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")
@@ -58,7 +57,7 @@ def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Say how many of the points the data tell nothing about, if there are any."""
     fleet = model.fleet
-    told = told_of_outside(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
+    told = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
     if told:
         warn(told)
 

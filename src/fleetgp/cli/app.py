@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -12,28 +13,64 @@ from typer.core import TyperGroup
 
 from fleetgp.cli import INTERRUPTED, INTERRUPTION
 from fleetgp.cli.arguments import VariadicCommand, grouped
-from fleetgp.cli.certs import certs
-from fleetgp.cli.demo import demo
-from fleetgp.cli.download import download
-from fleetgp.cli.evaluation import calibrate, score, verify
-from fleetgp.cli.fit import fit
-from fleetgp.cli.info import info
-from fleetgp.cli.methods import methods
 from fleetgp.cli.output import complain, warn
-from fleetgp.cli.plan import plan
-from fleetgp.cli.predict import map_, predict, sample, suggest
-from fleetgp.cli.reproduce import reproduce
-from fleetgp.cli.requests import ask, observe, retrain
-from fleetgp.cli.running import agent, down, status, up
-from fleetgp.cli.watch import watch
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
 #: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
 DONE, FAILED, WRONG = 0, 1, 2
 
 
+#: The commands, in the order of the help page, each with the module of `fleetgp.cli` that has it as a function.
+COMMANDS = {
+    "fit": "fit",
+    "calibrate": "evaluation",
+    "predict": "predict",
+    "map": "predict",
+    "score": "evaluation",
+    "sample": "predict",
+    "suggest": "predict",
+    "verify": "evaluation",
+    "info": "info",
+    "download": "download",
+    "reproduce": "reproduce",
+    "certs": "certs",
+    "plan": "plan",
+    "agent": "running",
+    "up": "running",
+    "down": "running",
+    "status": "running",
+    "watch": "watch",
+    "ask": "requests",
+    "observe": "requests",
+    "retrain": "requests",
+    "methods": "methods",
+    "demo": "demo",
+}
+
+
 class Commands(TyperGroup):
-    """Errors that a user can do something about are one line and an exit code, never a traceback."""
+    """Commands that are imported when they are first used: every agent is a process that needs one of them.
+
+    Errors that a user can do something about are one line and an exit code, never a traceback.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = dict.fromkeys(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            module = import_module(f"fleetgp.cli.{COMMANDS[cmd_name]}")
+            function = next(vars(module)[name] for name in (cmd_name, f"{cmd_name}_") if name in vars(module))
+            alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
+            alone.command(cmd_name, cls=VariadicCommand)(grouped(function))
+            self.commands[cmd_name] = typer.main.get_command(alone)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        found = super().resolve_command(ctx, args)
+        INTERRUPTION.starting = False
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -124,32 +161,3 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     pass
-
-
-COMMANDS = (
-    fit,
-    calibrate,
-    predict,
-    map_,
-    score,
-    sample,
-    suggest,
-    verify,
-    info,
-    download,
-    reproduce,
-    certs,
-    plan,
-    agent,
-    up,
-    down,
-    status,
-    watch,
-    ask,
-    observe,
-    retrain,
-    methods,
-    demo,
-)
-for command in COMMANDS:
-    app.command(command.__name__.rstrip("_"), cls=VariadicCommand)(grouped(command))

@@ -22,13 +22,12 @@ from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.reading import FILE_READING, ROWS
-from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet import CrossValidation
+from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.fleet.validation import By
 from fleetgp.io import read_observations
 from fleetgp.io.formats import FIELDS, Reading
 from fleetgp.io.sst import is_celsius
@@ -45,7 +44,7 @@ TRUTH = Annotated[
     typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
 ]
 FOLDS = Annotated[int | None, typer.Option(help="Hide the model's own rows in so many turns. (default: 5)", min=2)]
-HIDDEN_BY = Annotated[
+HIDDEN_TOGETHER = Annotated[
     str | None,
     typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
 ]
@@ -62,7 +61,7 @@ SCORE_FORMATS = {
     "nlpd": ".3f",
     "msll": ".3f",
     "crps": ".3g",
-    "interval": ".3g",
+    "interval_score": ".3g",
     "coverage": ".1%",
 }
 CALIBRATION_LEVEL = Annotated[float, typer.Option(help="The coverage that intervals shall have.")]
@@ -85,7 +84,7 @@ class Hiding:
     """How rows of the model are hidden."""
 
     folds: FOLDS = None
-    by: HIDDEN_BY = None
+    split: HIDDEN_TOGETHER = None
     train: TRAIN = False
 
     @property
@@ -141,11 +140,11 @@ def score(
 
     [cyan]fleetgp score model/ truth.csv --method dec-nn-grbcm[/cyan]
 
-    [cyan]fleetgp score model/ --folds 5 --by block --agents[/cyan]
+    [cyan]fleetgp score model/ --folds 5 --split block --agents[/cyan]
     """
     if (truth is None) != hiding.given:
         raise InputError(
-            "score: expected either a table of observations, or --folds and --by to hide rows of the model, got "
+            "score: expected either a table of observations, or --folds and --split to hide rows of the model, got "
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
@@ -191,7 +190,7 @@ def _score_against_table(
 
 def _own_rows(model: Model, rows: Observations) -> int:
     """How many are rows of the model too, to the last bit; none where it keeps moments, and no rows."""
-    if isinstance(model.fleet.data, Streamed):
+    if not model.fleet.data.in_memory:
         return 0
     seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
     return sum(row.tobytes() in seen for row in np.column_stack([rows.inputs, rows.observations]))
@@ -201,10 +200,10 @@ def _cross_validate(
     known: Model, folder: Path, hiding: Hiding, asked: dict[str, Any], quiet: bool
 ) -> tuple[dict[str, Any], str, CrossValidation]:
     """By hiding rows. Finished folds lie beside the model until all are done: the same command goes on from them."""
-    by = options.one_of("--by", hiding.by or "random", get_args(By))
-    how = {"folds": hiding.folds, "by": by, "train": hiding.train, **asked}
+    split = options.one_of("--split", hiding.split or "random", get_args(Split))
+    how = {"folds": hiding.folds, "split": split, "train": hiding.train, **asked}
     content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
-    kept = Kept(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
+    kept = ResumableCache(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
     found = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
     kept.clear()
     capped = [n for n, fold in enumerate(found.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
@@ -215,7 +214,7 @@ def _cross_validate(
             f"{found.uninformed:,} of {found.scores.rows:,} hidden rows are no better predicted than by the prior: "
             "they are far from all others"
         )
-    facts = {"by": by, "method": found.method, "folds": len(found.folds), "trained": hiding.train}
+    facts = {"split": split, "method": found.method, "folds": len(found.folds), "trained": hiding.train}
     facts |= {"uninformed": found.uninformed, "theta": [fold.theta for fold in found.folds]}
     return facts, _validation_title(found, hiding.train), found
 
@@ -227,7 +226,7 @@ def _validation_title(found: CrossValidation, train: bool) -> str:
         "block": "blocks hidden that nobody observes",
     }
     theta = "trained anew for each" if train else "with the model's hyperparameters"
-    return f"[bold]{found.method}: {how[found.by]}, {len(found.folds)} folds, {theta}[/bold]"
+    return f"[bold]{found.method}: {how[found.split]}, {len(found.folds)} folds, {theta}[/bold]"
 
 
 def _score_table(parts: Mapping[str, Scores]) -> Table:
@@ -264,10 +263,10 @@ def calibrate(
     *,
     model: options.MODEL,
     method: options.METHOD = None,
-    hold: options.HOLD = "both",
+    holdout: options.HOLDOUT = "both",
     level: CALIBRATION_LEVEL = 0.95,
     cells: CELLS = None,
-    most: MAX_HELD_OUT = 300,
+    max_rows: MAX_HELD_OUT = 300,
     given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "neighbours"))],
     as_json: options.Json = False,
 ) -> None:
@@ -279,10 +278,10 @@ def calibrate(
 
     [bold]Example[/bold]
 
-    [cyan]fleetgp calibrate model/ --method dec-rbcm --hold both[/cyan]
+    [cyan]fleetgp calibrate model/ --method dec-rbcm --holdout both[/cyan]
     """
     known = known_model(model, Cluster())
-    found = known.fleet.calibrate(method, hold=hold, level=level, cells=cells, most=most, **given)
+    found = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
     told = f"The factors are in {bold(model)}."
     emit({"model": str(model), **calibration_facts(found)}, *calibration_lines(found), told, as_json=as_json)

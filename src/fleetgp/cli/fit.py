@@ -19,13 +19,13 @@ from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
 from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
-from fleetgp.data.coordinates import coordinate_rule, seen_by
+from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import BY
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.files import Splitting
-from fleetgp.graph import GRAPH_NAMES, Graph
+from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.kernels.expression import as_kernels
@@ -201,7 +201,7 @@ def _save(fleet: fg.Fleet | fg.Outputs, models: list[Model], out: Path, overwrit
     if hold is not None:
         with fleet:
             for model in models:
-                model.fleet.calibrate(hold=hold)
+                model.fleet.calibrate(holdout=hold)
         save(models, out, overwrite=True)
 
 
@@ -232,10 +232,10 @@ def _begun(
 
 
 def _graph(graph: str, data: AgentData) -> str | Graph:
-    if graph in GRAPH_NAMES:
+    if graph == PLACES or graph in GRAPHS:
         return graph
     if not Path(graph).exists():
-        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(graph_names())}, or give a file of edges")
     return read_edges(graph, data.names)
 
 
@@ -286,7 +286,7 @@ class Targets:
             fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **made)
             fleets = {self.targets[0]: fleet}
         else:
-            assert not isinstance(data.shards, Streamed), "it was refused"
+            assert not isinstance(data.shards, Dataset), "it was refused"
             fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
             fleets = fleet.fleets
         for own in fleets.values():

@@ -15,9 +15,9 @@ from rich.table import Table
 from fleetgp.cli import options
 from fleetgp.cli.output import Sent, bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.cli.reading import AgentData
-from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.data.dataset import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
@@ -119,7 +119,7 @@ def _training_lines(facts: Mapping[str, Any]) -> list[str]:
 
 def fit_report(model: Model, data: AgentData, out: Path) -> Report:
     """out: where the model is. Warns of what did not go as it should."""
-    found = model.fleet.fit
+    found = model.fleet.last_fit
     assert found is not None
     if found.status == "time limit":  # others have warned already
         warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
@@ -134,7 +134,7 @@ def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent)
     return {
         "model": str(out),
         "agents": list(model.agents),
-        "observations": counts_of(fleet.data),
+        "observations": fleet.data.counts,
         "dropped": data.dropped,
         "notes": list(data.notes),
         "method": found.method,
@@ -168,9 +168,9 @@ def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent)
 def _fit_lines(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
     place = escape(quote(str(out)))
-    dropped, points = data.dropped, sum(counts_of(fleet.data))
+    dropped, points = data.dropped, sum(fleet.data.counts)
     how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
-    everywhere = " --within inf" if how and isinstance(fleet.data, Streamed) else ""
+    everywhere = " --within inf" if how and not fleet.data.in_memory else ""
     drawn, at = fleet.dimension >= 2, _map_values(model)
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
@@ -195,7 +195,7 @@ def _map_values(model: Model) -> str:
     """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
     if len(model.inputs) == 2:
         return ""
-    low, high = corners(summaries_along_arc(model.fleet.data, model.fleet.coordinates))
+    low, high = corners(model.fleet.data.summaries_along_arc(model.fleet.coordinates.longitude))
     middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
     return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
 
@@ -220,7 +220,7 @@ def _fit_table(model: Model, found: Fit) -> Table:
 
 def calibration_facts(found: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
@@ -234,7 +234,7 @@ def calibration_lines(found: Calibration) -> list[str | Table]:
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in found.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
-        table.add_row(knot.hold, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
+        table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = found.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
 
@@ -274,7 +274,7 @@ def _unit(fleet: Fleet, name: str) -> str:
 
 def mean_lines(model: Model) -> list[Table | str]:
     """The mean function with its standard errors; nothing where it is zero."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or fit.mean is None:
         return []
     mean, target = fit.mean, model.target
@@ -298,7 +298,7 @@ def noise_of(model: Model, agent: str) -> str:
 
 def outlier_lines(model: Model) -> list[str]:
     """How many rows are weighed down, and whose; nothing without --robust."""
-    fit = model.fleet.fit
+    fit = model.fleet.last_fit
     if fit is None or not len(fit.outliers):
         return []
     total, rows = int(fit.outliers.sum()), sum(map(len, model.fleet.data))

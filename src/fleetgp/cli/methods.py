@@ -34,21 +34,6 @@ TRAINING_NOTES = {
     "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
     "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
 }
-RULE_NOTES = {
-    "full-gp": ("all its data", "the exact reference"),
-    "poe": ("2 numbers", "never: overconfident, and gpoe has the same mean"),
-    "gpoe": ("2 numbers", "cautious: too wide an uncertainty, a mean pulled to the prior"),
-    "bcm": ("2 numbers", "to compare; rbcm is better"),
-    "rbcm": ("3 numbers", "no data may be sent; good mean, overconfident"),
-    "grbcm": ("3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"),
-    "npae": ("1 vector", "accurate where agents are few; dear"),
-    "nearest": ("distances; its rows among the nearest", "rows may be sent: as one agent with all data; rough fields"),
-}
-NEAREST_NPAE = "as dec-npae, but the correlated agents only"
-WHOLE_NOTES = (
-    "once, the moments of its data, summed",
-    "exact as full-gp, and no round: smooth fields, two inputs or so",
-)
 
 
 def _training_row(row: TrainingMethod) -> dict[str, str]:
@@ -57,19 +42,8 @@ def _training_row(row: TrainingMethod) -> dict[str, str]:
 
 
 def _prediction_row(row: PredictionMethod) -> dict[str, str]:
-    sends, use = WHOLE_NOTES if row.name == "dec-full-gp" else RULE_NOTES[row.rule]
-    graph = _CONNECTED if row.decentralized else _SERVER
-    if row.decentralized and row.rule not in ("npae", "full-gp"):
-        sends = sends.replace("numbers", "numbers per point, up a tree; 2 down", 1)
-        use = f"as dec-{row.rule}, but the correlated agents only" if row.nearest else use
-    elif row.rule == "npae" and row.decentralized:
-        sends = "1 vector per point, to all others"
-        use = {"jor": use, "jor-star": "the same: only the paper's recursions differ"}.get(row.solver, NEAREST_NPAE)
-    elif row.rule != "full-gp":
-        sends = sends.replace("numbers", "numbers per point").replace("vector", "vector per point")
-    if row.name == "dec-nn-grbcm":
-        use = "the default: accurate, calibrated, the correlated agents only"
-    return {"method": row.name, "graph": graph, "sends": sends, "use": use}
+    sends, use = row.notes
+    return {"method": row.name, "graph": _CONNECTED if row.decentralized else _SERVER, "sends": sends, "use": use}
 
 
 def methods(as_json: Json = False) -> None:

@@ -13,7 +13,7 @@ from fleetgp.cli.arguments import OPTIONAL, Given
 from fleetgp.data.partition import BY
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.graph import GRAPH_NAMES
+from fleetgp.graph import graph_names
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.training.constraints import Known, known_names, meant
@@ -48,7 +48,7 @@ PARTITION = Annotated[
     str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
 ]
 AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
-GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
+GRAPH = Annotated[str, typer.Option(help=f"{', '.join(graph_names())}, or a file with two agents' names a line.")]
 TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
 PRESET = Annotated[
     str | None,
@@ -73,7 +73,7 @@ METHOD = Annotated[
         "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
     ),
 ]
-HOLD = Annotated[
+HOLDOUT = Annotated[
     str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
 ]
 ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]

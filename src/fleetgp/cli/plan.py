@@ -53,7 +53,7 @@ def plan(
     [cyan]fleetgp plan fleet.toml --link "9600 bit/s, 2 s" --queries 500[/cyan]
     """
     description = description_of(file)
-    from fleetgp.operator.resilience import split_by, split_warning
+    from fleetgp.operator.client import split_by, split_warning
 
     counts, unread = _counted(description, rows)
     asker = None if agent is None else description.id_of(agent)

@@ -91,7 +91,7 @@ def predict(
     """Predict at the points of a file, by any of the methods.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation, the one to compare measurements with), agents (how many took part), and uninformed (True where the
+    an observation, the one to compare measurements with), n_agents (how many took part), and uninformed (True where the
     answer is no better than the prior). With --level 0.95 it also has low and high, between which 95 % of observations
     shall lie.
     With --gradient it also has the slopes of the mean along the inputs, as d_mean/d_lon.
@@ -148,7 +148,7 @@ def map_(
 
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
     inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
-    too; the file's variable coverage tells all of them apart. A model of more than two inputs needs a value for each
+    too; the file's variable cell_status tells all of them apart. A model of more than two inputs needs a value for each
     other one.
 
     [bold]Examples[/bold]
@@ -180,19 +180,19 @@ def map_(
     cells = grid_of(known.fleet, counts, sides, values)
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
-    chosen, coverage = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
+    chosen, status = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
     answers = asked(known, cells.cells[chosen], asking, out, output.quiet)
-    picture = save_map(out, known, cells, answers, chosen, coverage, units)
+    picture = save_map(out, known, cells, answers, chosen, status, units)
     answers.kept.clear()
     far = np.asarray(kept & ~chosen)
     left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
     warn_of_outside(known, cells.cells, far, left)
     unknown = "cells are no better known than the prior: hatched in the picture"
-    warn_of_outside(known, cells.cells, on_all_cells(coverage, chosen, answers.uninformed) == PRIOR, unknown)
-    masked = int((coverage == MASKED).sum())
+    warn_of_outside(known, cells.cells, on_all_cells(status, chosen, answers.uninformed) == PRIOR, unknown)
+    masked = int((status == MASKED).sum())
     facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
     beside = "" if out == picture else f", its picture in {bold(picture)}"
-    hidden = f" The mask leaves out {masked:,} of {len(coverage):,} cells." if masked else ""
+    hidden = f" The mask leaves out {masked:,} of {len(status):,} cells." if masked else ""
     report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}", output.as_json)
 
 
@@ -254,7 +254,7 @@ def sample(
     queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     names = [f"draw_{k + 1}" for k in range(n)]
     refuse_clash(points, columns, names)
-    found = known.fleet.joint(queries, noisy=observed, **together.chosen)
+    found = known.fleet.joint(queries, observed=observed, **together.chosen)
     draws = found.sample(n, seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     if table:
@@ -298,7 +298,7 @@ def suggest(
     reading: FILE_READING,
     together: Together,
     n: PLACES = 1,
-    by: CRITERION = "variance",
+    criterion: CRITERION = "variance",
     agent: FOR_AGENT = None,
     everyone: ALL_AGENTS = False,
     as_json: options.Json = False,
@@ -313,17 +313,17 @@ def suggest(
 
     [cyan]fleetgp suggest model/ candidates.csv --n 5 --agent boat1 --out next.csv[/cyan]
 
-    [cyan]fleetgp suggest model/ candidates.csv --n 2 --by mutual-information --all --out next.csv[/cyan]
+    [cyan]fleetgp suggest model/ candidates.csv --n 2 --criterion mutual-information --all --out next.csv[/cyan]
     """
     if everyone and agent is not None:
         raise InputError("--all is for every agent, and --agent for one: give one of them")
-    options.one_of("--by", by, CRITERIA)
+    options.one_of("--criterion", criterion, CRITERIA)
     known = known_model(model, Cluster())
     check_answer_file(out, candidates)
     places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
     refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
     whose = None if everyone else agent_number(known, agent or known.agents[0])
-    found = known.fleet.suggest(whose, places, n, by=by, **together.chosen)
+    found = known.fleet.suggest(whose, places, n, criterion=criterion, **together.chosen)
     names = np.array(known.agents)[found.agents]
     rows = {name: np.asarray(column)[found.indices] for name, column in columns.items()}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -334,7 +334,7 @@ def suggest(
     facts = {
         "out": str(out),
         "method": found.method,
-        "by": found.by,
+        "criterion": found.criterion,
         "agents": names.tolist(),
         "places": found.places.tolist(),
         "candidates": found.indices.tolist(),

@@ -25,7 +25,7 @@ from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.options import RowOptions
-from fleetgp.prediction.predict import BLOCK
+from fleetgp.prediction.methods import BLOCK
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
@@ -66,8 +66,8 @@ def ask(
     """Ask one agent: the fleet computes the answer together.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), agents (how many took part), and uninformed (True where the answer is no better than
-    the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
+    an observation of this agent), n_agents (how many took part), and uninformed (True where the answer is no better
+    than the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
     fleet were not there, a column "missing_agents" names them.
 
     [bold]Example[/bold]
@@ -314,10 +314,10 @@ def retrain(
     check_seconds(seconds)
     deadline = time.monotonic() + seconds
     with AgentClient(description, agent) as client, listening(not quiet) as listener:
-        wish = client.request("train", method=method, cold=cold)["wish"]
+        number = client.request("train", method=method, cold=cold)["training"]
         while True:
             state = client.request("status")
-            if state["fulfilled"] >= wish:
+            if state["fulfilled"] >= number:
                 break
             if time.monotonic() > deadline:
                 raise NetworkError(f"no new model within {seconds:g} s: {agent} is {state['phase']}")

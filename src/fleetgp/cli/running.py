@@ -94,7 +94,7 @@ def agent(
 
     [cyan]fleetgp agent fleet.toml --name auv3[/cyan]
     """
-    from fleetgp.agent.process import run_agent
+    from fleetgp.agent.service import run_agent
 
     try:
         run_agent(description_of(file), name, log_file=log)
@@ -155,7 +155,7 @@ def up(
 
 def _check_startable(file: Path, description: Description) -> None:
     """One clear error where the agents cannot be started."""
-    from fleetgp.operator.resilience import split_by, split_warning
+    from fleetgp.operator.client import split_by, split_warning
 
     cuts = split_by(description)
     if cuts:
@@ -257,7 +257,7 @@ def status(file: FILE, as_json: Json = False) -> None:
     [cyan]fleetgp status fleet.toml[/cyan]
     """
     description = description_of(file)
-    from fleetgp.operator.resilience import split_by, split_warning
+    from fleetgp.operator.client import split_by, split_warning
 
     told = ask_all(description)
     cuts = split_by(description)
@@ -271,7 +271,7 @@ def status(file: FILE, as_json: Json = False) -> None:
 
 def status_lines(description: Description, told: dict[str, dict[str, Any]]) -> list[str | Table]:
     """told: every agent's status, or its error."""
-    from fleetgp.operator.resilience import former_members
+    from fleetgp.operator.client import former_members
 
     former = former_members(told, [name for name, state in told.items() if "agent" in state])
     told = {name: state for name, state in told.items() if name not in former}

@@ -51,11 +51,11 @@ class Reduction(abc.ABC):
 
     @abc.abstractmethod
     def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
         """The fleet's rows, (A, n, ..) -> (n, ..), by an associative operation.
 
-        finish, told: what is made of the total, in one place for all, and the shape of a row of it.
+        finish, result_shape: what is made of the total, in one place for all, and the shape of a row of it.
         """
 
     def whole(self, x: Array, kind: str) -> Array:
@@ -79,9 +79,9 @@ class ByTree(Reduction):
         self.network, self.kind = network, kind
 
     def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
-        found = self.network.reduce(x, self.kind, merge, finish=finish, told=told)
+        found = self.network.reduce(x, self.kind, merge, finish=finish, result_shape=result_shape)
         assert found is not None, "all agents are told"
         return found
 
@@ -96,7 +96,7 @@ class ByServer(Reduction):
         self.network = network
 
     def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
         everyone = self.network.gather({"statistics": x})["statistics"]
         total = _finished(np.asarray(reduce(merge.function, everyone)), finish)
@@ -118,11 +118,11 @@ class OfRoot(Reduction):
         self.network, self.kind = network, kind
 
     def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
         made = _finished(np.asarray(reduce(merge.function, list(x))), finish)
         nothing = np.zeros((len(self.network.hosted), len(made), 1))
-        found = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, told=made.shape[1:])
+        found = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, result_shape=made.shape[1:])
         assert found is not None, "all agents are told"
         return found
 
@@ -131,7 +131,7 @@ class Alone(Reduction):
     """All data are in one place already."""
 
     def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, told: tuple[int, ...] | None = None
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
         return _finished(np.asarray(reduce(merge.function, list(x))), finish)
 

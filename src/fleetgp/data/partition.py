@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
-from fleetgp.given import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
+from fleetgp.errors import InputError, check_name, shortened, warn
+from fleetgp.validation import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
 By = Literal["stripes", "grid", "kmeans", "random"]
@@ -51,7 +51,7 @@ def partition(
     >>> [y.tolist() for _, y in shards]
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    check_aligned(X, y, "", ("X", "y"), stacklevel=2)
+    check_aligned(X, y, "", ("X", "y"))
     inputs, observations = _checked(X, y)
     check_whole("agents", agents, least=0)
     check_whole("seed", seed, least=0)
@@ -89,12 +89,12 @@ def partition_by_label(
     >>> names, [y.tolist() for _, y in shards]
     (['b', 'a'], [[1.0, 3.0], [2.0]])
     """
-    check_aligned(X, y, "", ("X", "y"), stacklevel=2)
+    check_aligned(X, y, "", ("X", "y"))
     if labels is None:
         raise InputError("labels: expected one per row, got None: name the column (agent=..), or split by partition")
-    check_aligned(X, labels, "", ("X", "labels"), stacklevel=2)
+    check_aligned(X, labels, "", ("X", "labels"))
     if not hasattr(X, "iloc"):
-        check_aligned(y, labels, "", ("y", "labels"), stacklevel=2)
+        check_aligned(y, labels, "", ("y", "labels"))
     inputs, observations = _checked(X, y)
     if getattr(labels, "ndim", 1) != 1 or not isinstance(labels, Iterable) or isinstance(labels, str | bytes):
         raise InputError(f"expected one label per row ({len(observations)}), got {shortened(labels)}")
@@ -116,11 +116,9 @@ def warn_of_blanks(labels: Iterable[object]) -> None:
     """Say which agents are one and the same because their labels differ by blanks only."""
     for name, spellings in sorted(_spellings(labels).items()):
         if len(spellings) > 1:
-            warnings.warn(
+            warn(
                 f"labels: {' and '.join(map(repr, sorted(spellings)))} differ by blanks at the ends only, and are "
-                f"taken as one agent, {name!r}: rename one of them if they are two",
-                FleetGPWarning,
-                stacklevel=4,
+                f"taken as one agent, {name!r}: rename one of them if they are two"
             )
 
 
@@ -151,7 +149,7 @@ def _parts(
 ) -> list[Shard] | list[KnownShard]:
     if s is None:
         return [(_part(X, inputs, own), observations[own]) for own in rows]
-    check_aligned(X, s, "", ("X", "s"), stacklevel=3)
+    check_aligned(X, s, "", ("X", "s"))
     known = as_numbers(s, "s")
     if known.shape != observations.shape:
         raise InputError(f"s: expected a standard deviation for each of {len(observations)} rows, got {known.shape}")

@@ -11,8 +11,8 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.engines.basis import coefficients, nodes, polynomials
 from fleetgp.errors import InputError, shortened, unknown_name
-from fleetgp.given import as_numbers, check_finite, check_whole
 from fleetgp.model.hyperparameters import Hyperparameters, check_theta
+from fleetgp.validation import as_numbers, check_finite, check_whole
 
 #: The hyperparameters of the paper's synthetic experiments, on [0, 2]^2.
 PAPER_THETA = (1.2, 0.3, 1.3, 0.1)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
@@ -16,12 +15,11 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.data.holdout import FOLDS
-from fleetgp.data.scaling import View
-from fleetgp.data.streamed import Streamed, counts_of, dimension_of
+from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
-from fleetgp.engines.expert import Expert, check_engine_name
+from fleetgp.engines.expert import ENGINES, Expert
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError
+from fleetgp.errors import InputError, NumericalError, warn
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.network import Network
@@ -35,14 +33,11 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.gradient import answer_gradients
-from fleetgp.prediction.joint import answer_jointly
-from fleetgp.prediction.methods import prediction_method, refuse_foreign
-from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method, refuse_foreign
 from fleetgp.prediction.results import Gradient, Joint
-from fleetgp.prediction.task import Agreed, Earlier, agreement_key
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates
 
@@ -63,7 +58,7 @@ class Question:
     method: PredictionMethod
     options: PredictionOptions
     queries: Array
-    noisy: bool = False
+    observed: bool = False
     done: Collection[int] = ()
     to: int | None = None
     calibration: Calibration | None = None
@@ -88,7 +83,8 @@ class Asked:
 
     conditioned: Conditioned
     view: View
-    given: tuple[PredictionMethod, Array, PredictionOptions, Agreed]
+    units: Array
+    given: tuple[PredictionMethod, Array, PredictionOptions, SharedState]
 
 
 @dataclass(frozen=True)
@@ -122,29 +118,29 @@ class HostedAnswers:
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
         """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
         options = PredictionOptions(seed=self.source.seed)
-        made = self.agreed.get(agreement_key(prediction_method("dec-full-gp"), options))
+        made = self.agreed.get(prediction_method("dec-full-gp").agreement_key(options))
         return None if made is None or made.value.moments is None else (made.value.moments, made.rows)
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
         """All agreements that are needed are made at once, the answers as they are asked for."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "done": question.done, "to": question.to}
+        given: dict[str, Any] = {"observed": question.observed, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
-        found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
-        return _told(found, told_units(self.source, asked.view))
+        found = predict_in_blocks(asked.conditioned, network, *asked.given, **given)
+        return _told(found, asked.units)
 
     def joint(self, network: Network, question: Question) -> Joint:
         """At all queries together."""
         asked = self._asked(network, question)
-        given: dict[str, Any] = {"noisy": question.noisy, "to": question.to, "calibration": question.calibration}
-        with retold(units=told_units(self.source, asked.view)):
-            return answer_jointly(asked.conditioned, network, *asked.given, **given)
+        given: dict[str, Any] = {"observed": question.observed, "to": question.to, "calibration": question.calibration}
+        with retold(units=asked.units):
+            return joint(asked.conditioned, network, *asked.given, **given)
 
     def gradient(self, network: Network, question: Question) -> Gradient:
         """By the inputs as they are given."""
         asked = self._asked(network, question)
-        with retold(units=told_units(self.source, asked.view)):
-            found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
+        with retold(units=asked.units):
+            found = gradient(asked.conditioned, network, *asked.given, to=question.to)
         change = asked.view.coordinates.jacobian(question.queries)
         spread, kinks = found.covariance, found.kinks
         return replace(
@@ -160,16 +156,15 @@ class HostedAnswers:
         source, kept = self.source, ("model", row.decentralized)
         view, theta = self._once(network, kept, lambda _: agree_on_model(network, source, row, self._options))
         conditioned = self._at(row.decentralized, view, theta)
-        agreed = Agreed()
+        agreed, units = SharedState(), conditioned.units * told_units(source, view)
         if len(queries):
-            key = agreement_key(row, options)
 
-            def agree_since(made: Made | None) -> Agreed:
-                return agree_on(conditioned, network, row, options, self._earlier(network, row, made))
+            def agree_since(made: Made | None) -> SharedState:
+                return row.agree(network, conditioned, options, self._earlier(network, row, made))
 
-            with retold(units=told_units(source, view), names=source.names):
-                agreed = self._once(network, key, agree_since, of_rows=True)
-        return Asked(conditioned, view, (row, view.coordinates.places(queries), options, agreed))
+            with retold(units=units, names=source.names):
+                agreed = self._once(network, row.agreement_key(options), agree_since, of_rows=True)
+        return Asked(conditioned, view, units, (row, view.coordinates.places(queries), options, agreed))
 
     def _once(
         self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False
@@ -188,22 +183,22 @@ class HostedAnswers:
         network.round += known.rounds
         return cast(Found, known.value)
 
-    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> Earlier | None:
+    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> PreviousState | None:
         """What the agents hold of what a method needs: from their last agreement, or from the training."""
         source = self.source
         exact = method.rule == "full-gp" and source.central != method.decentralized  # who has the moments?
         if made is None and source.moments is not None and exact:
-            made = Made(Agreed(moments=source.moments), 0, source.trained)
+            made = Made(SharedState(moments=source.moments), 0, source.trained)
         if made is None:
             return None
-        return Earlier(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
+        return PreviousState(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
 
     def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""
         if decentralized not in self._conditioned:
             source, options = self.source, self._options
             thetas = np.tile(theta, (len(source.shards), 1))
-            shards = view.coordinates.apply(source.shards) if view.coordinates.origin else source.shards
+            shards = source.shards.moved(view.coordinates)
             self._conditioned[decentralized] = self._conditioner.condition(
                 shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
             )
@@ -212,7 +207,7 @@ class HostedAnswers:
 
 def told_units(source: Source, view: View) -> Array:
     """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
-    return np.exp(view.coordinates.shift(source.kernel.units(dimension_of(source.shards))))
+    return np.exp(view.coordinates.shift(source.kernel.units(source.shards.dimension)))
 
 
 def agree_on_model(
@@ -225,8 +220,8 @@ def agree_on_model(
         with network.phase("coordinates"):
             coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
         if told := about_coordinates(coordinates):
-            warnings.warn(told, FleetGPWarning, stacklevel=2)
-    shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
+            warn(told)
+    shards = source.shards.moved(coordinates)
     if scaling is None:
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
@@ -251,9 +246,9 @@ def _generalized(
     options: PredictionOptions,
 ) -> Scaling:
     """The mean function by generalized least squares at a theta that was given. source: in the model's coordinates."""
-    shards, dimension = source.shards, dimension_of(source.shards)
+    shards, dimension = source.shards, source.shards.dimension
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
-    pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+    pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
     experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
     if source.kernel.noise_model.robust:
@@ -278,10 +273,10 @@ def calibrate(
     fleet: Fleet,
     method: str | None = None,
     *,
-    hold: str = "both",
+    holdout: str = "both",
     level: float = 0.95,
     cells: int | None = None,
-    most: int = 300,
+    max_rows: int = 300,
     seed: int | None = None,
     engine: str = "auto",
     neighbours: int | None = None,
@@ -302,15 +297,15 @@ def calibrate(
     Where agents have fewer than 100 rows on average, "rows" are hidden twenty times, another twentieth each time: a
     committee of four fifths of few rows is less overconfident than one of all of them.
 
-    hold: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
+    holdout: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
         fleet's box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both" there
         are two factors, and a query gets one between them according to its deviation.
     level: the coverage that intervals shall have.
     cells: how many cells the box has for blocks; 16 for each agent, and at least 100. Choose them as large as the gaps
         that you will ask about.
-    most: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the fleet
-        has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent carries
-        the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
+    max_rows: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless the
+        fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent
+        carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
     engine, neighbours, eta, consensus, rounds, tol: as in `predict`.
 
@@ -318,7 +313,7 @@ def calibrate(
     >>> field = synthetic_field(400, seed=1)
     >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
     >>> fleet = Fleet(shards, theta=theta, kernel="se")
-    >>> found = fleet.calibrate("dec-poe", hold="rows")
+    >>> found = fleet.calibrate("dec-poe", holdout="rows")
     >>> knot = found.knots[0]
     >>> knot.rows, knot.before < 0.95, knot.factor > 1.0
     (400, True, True)
@@ -326,19 +321,19 @@ def calibrate(
     True
     """
     row = predictor_of(fleet.private, method)
-    check_engine_name(engine)
+    ENGINES.check(engine)
     given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
-    refuse_private(row, fleet.private, fleet.kernel, engine, min(counts_of(fleet.data)) // FOLDS)
+    refuse_private(row, fleet.private, fleet.kernel, engine, min(fleet.data.counts) // FOLDS)
     if fleet.private is not None and fleet.coordinates.name == "sphere":
         raise InputError(
             'calibrate: private="rows" needs a box in which all agents know places, and there is none on the sphere: '
             'use coordinates="kilometres", or a fleet without private'
         )
     chosen = fleet.seed if seed is None else seed
-    holding = Holding(hold, level, cells, most, chosen, apart=fleet.private is not None)
+    holding = Holding(holdout, level, cells, max_rows, chosen, apart=fleet.private is not None)
     options = PredictionOptions(seed=chosen).changed({**given, "engine": engine})
-    source = source_of(fleet, None, ())
+    source = source_of(fleet, None, None)
     with retold(names=fleet.names):
         found = fleet._backend.calibrate(source, row, options, holding)
     if found.ledger is not None:
@@ -352,9 +347,8 @@ def calibrate_hosted(
 ) -> Calibration:
     """The part of the agents hosted here, whose data the source has."""
     view, theta = agree_on_model(network, source, method, options)
-    shards = view.coordinates.apply(source.shards)
-    rows = shards.load() if isinstance(shards, Streamed) else shards
-    return calibrated(Fleetwide(rows, source.kernel, theta, view.scaling), network, method, options, holding)
+    shards = source.shards.moved(view.coordinates).load()
+    return calibrated(Fleetwide(shards, source.kernel, theta, view.scaling), network, method, options, holding)
 
 
 def current_calibration(fleet: Fleet, theta: object) -> Calibration | None:

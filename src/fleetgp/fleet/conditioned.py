@@ -5,8 +5,6 @@ Points that the data say nothing about, in words.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,31 +12,28 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
-from fleetgp.data.streamed import corners, counts_of, dimension_of
+from fleetgp.data.dataset import Dataset, corners
 from fleetgp.data.times import told_value
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, shortened
+from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
-from fleetgp.given import as_flag, as_numbers, by_name, check_finite, column_names
-from fleetgp.model.observations import Observations
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
-from fleetgp.prediction.gradient import check_gradient
-from fleetgp.prediction.joint import check_joint
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.methods import check_joint, refuse_foreign
 from fleetgp.prediction.results import joined
+from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, column_names
 
 
-def told_of_outside(
+def describe_extrapolation(
     queries: Array,
     uninformed: BoolArray,
-    shards: Sequence[Observations],
+    shards: Dataset,
     names: Sequence[str] | None,
     units: Mapping[str, str],
     rule: CoordinateRule,
@@ -52,7 +47,7 @@ def told_of_outside(
     if not count:
         return ""
     first = int(np.flatnonzero(uninformed)[0])
-    low, high = corners(summaries_along_arc(shards, rule))
+    low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     told = [
         (name, *(told_value(value, units.get(name)) for value in values))
@@ -148,7 +143,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         consensus: Consensus | None = None,
         rounds: int | None = None,
@@ -162,7 +157,7 @@ class ConditionedFleet:
         points = check_queries(queries, self.source)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
         given |= {"neighbours": neighbours, "beta": beta}
-        blocks = self.predict_in_blocks(points, method, noisy=noisy, agent=agent, **given)
+        blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         unfinished = (
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
@@ -176,7 +171,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         done: Collection[int] = (),
         **given: Any,
@@ -185,7 +180,7 @@ class ConditionedFleet:
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
-        question = self._question(queries, method, noisy, agent, given)
+        question = self._question(queries, method, observed, agent, given)
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
@@ -195,7 +190,7 @@ class ConditionedFleet:
         queries: Any,
         method: str | None = None,
         *,
-        noisy: bool = False,
+        observed: bool = False,
         agent: AgentName | None = None,
         eta: Eta | None = None,
         neighbours: int | None = None,
@@ -203,15 +198,15 @@ class ConditionedFleet:
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         given = {"eta": eta, "neighbours": neighbours, "seed": seed}
-        found = self.known_jointly(queries, method, noisy=noisy, agent=agent, **given)
+        found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
         self._warn_of_outside(self.checked(queries), found.uninformed)
         return found
 
     def known_jointly(
-        self, queries: Any, method: str | None, *, noisy: bool = False, agent: AgentName | None = None, **given: Any
+        self, queries: Any, method: str | None, *, observed: bool = False, agent: AgentName | None = None, **given: Any
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
-        question = self._question(queries, method, noisy, agent, given)
+        question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.source.shards), len(question.queries))
         with retold(names=self.source.names):
             found = self._answers.joint(question)
@@ -231,7 +226,7 @@ class ConditionedFleet:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
         given = {"eta": eta, "neighbours": neighbours, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
-        check_gradient(question.method, len(self.source.shards))
+        question.method.check_gradient(len(self.source.shards))
         with retold(names=self.source.names):
             found = self._answers.gradient(question)
         found.ledger.labels = self.source.labels
@@ -245,7 +240,7 @@ class ConditionedFleet:
         self,
         queries: Any,
         method: str | None,
-        noisy: bool,
+        observed: bool,
         agent: AgentName | None,
         given: Mapping[str, Any],
         *,
@@ -262,20 +257,20 @@ class ConditionedFleet:
         asker = None if agent is None else check_agent(agent, self.source.labels)
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):
-            _warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
-        return Question(row, options, points, as_flag(noisy, "noisy"), (), asker, calibration)
+            warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
+        return Question(row, options, points, as_flag(observed, "observed"), (), asker, calibration)
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         source = self.source
-        told = told_of_outside(points, uninformed, source.shards, source.inputs, source.units, source.rule)
+        told = describe_extrapolation(points, uninformed, source.shards, source.inputs, source.units, source.rule)
         if told:
-            _warn(told + more)
+            warn(told + more)
 
     def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
         """With who asked, and of which sample the data are; errors with the names of the inputs."""
         facts: dict[str, Any] = {"asked": asker}
         if len(self.source.held):
-            facts |= {"drawn": np.array(counts_of(self.source.shards)), "held": self.source.held}
+            facts |= {"drawn": np.array(self.source.shards.counts), "held": self.source.held}
         with retold(names=self.source.names):
             yield from ((number, replace(found, **facts)) for number, found in blocks)
 
@@ -285,13 +280,13 @@ class ConditionedFleet:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = dimension_of(source.shards)
+    dimension = source.shards.dimension
     queries = with_numbers(cells_as_frame(queries, source.inputs), source.units)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:
             queries = by_name(queries, source.inputs, "queries")
         else:
-            _warn(
+            warn(
                 f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
                 "Give the fleet data frames, or inputs=[...]"
             )
@@ -302,11 +297,3 @@ def check_queries(queries: Any, source: Source) -> Array:
         raise InputError(f"queries: expected shape (T, {dimension}), got {points.shape}")
     check_finite(points, "the array of queries")
     return points
-
-
-def _warn(text: str) -> None:
-    """A warning about the line outside FleetGP that called it."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fleetgp."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, FleetGPWarning, stacklevel=level)

@@ -10,15 +10,15 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName, check_mean
-from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.suspicions import Watched
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import InputError
 from fleetgp.fleet.answering import calibrate
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.choosing import Choosing
 from fleetgp.fleet.conditioned import ConditionedFleet
+from fleetgp.fleet.cross_validation import cross_validate
 from fleetgp.fleet.files import from_dataset, from_files, from_frame
 from fleetgp.fleet.learning import train, trainer
 from fleetgp.fleet.maps import map_
@@ -36,19 +36,16 @@ from fleetgp.fleet.shards import (
     own_groups,
     parted,
     places_of,
-    same_shards,
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.validation import cross_validate
-from fleetgp.given import as_flag, check_whole
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import OBSERVED, Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.options import ModelOptions
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
 from fleetgp.training import Fit
+from fleetgp.validation import as_flag, check_whole
 
 
 class Fleet(Closing, Choosing, Named):
@@ -63,7 +60,7 @@ class Fleet(Closing, Choosing, Named):
     normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
         consensus. The paper does not: give False for results that compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
-        `fit.mean`. Its own uncertainty is not in the variances of predictions.
+        `last_fit.mean`. Its own uncertainty is not in the variances of predictions.
     coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
         plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
@@ -74,9 +71,9 @@ class Fleet(Closing, Choosing, Named):
         hide from it, chosen by `train` (`compared` of its result).
         If no kernel is given, `train("dec-full-gp")`, which needs "se", takes "se" and warns.
     noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
-        each agent: those of the same name share it. An agent's prediction with noisy=True has its own, and no s_n.
+        each agent: those of the same name share it. An agent's prediction with observed=True has its own, and no s_n.
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
-        2.5 deviations off at most, by what the agent's others say of it (`fit.outliers` counts them).
+        2.5 deviations off at most, by what the agent's others say of it (`last_fit.outliers` counts them).
     private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they
         determine them; the error names what to use instead. Predictions are then by dec-nn-rbcm unless you name
         another method, and `calibrate` asks about points that are nobody's inputs. docs/privacy.md says what it
@@ -118,7 +115,7 @@ class Fleet(Closing, Choosing, Named):
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, ...]] | Streamed,
+        shards: Sequence[tuple[Any, ...]] | Dataset,
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
@@ -147,21 +144,21 @@ class Fleet(Closing, Choosing, Named):
         self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
         self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
-        self.private: PrivateRows | None = check_private_rows(private, counts_of(self.data))
+        self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         super().__init__(chosen_backend(backend, self.data, self.graph, workers, address))
-        self.fit: Fit | None = None
+        self.last_fit: Fit | None = None
         self.units = {}
-        self._trained: Sequence[Observations] = ()  # the data that the fit is from
+        self._trained: Dataset | None = None  # the data that the fit is from
         self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self.calibration: Calibration | None = None  # of the data and theta as they are
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
-        warn_of_shards(seen, self.inputs, self.coordinates, stacklevel=2)
+        warn_of_shards(seen, self.inputs, self.coordinates)
         if self.theta is not None and self.mean == "zero" and not self.normalize:
             sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
-            warn_of_offset(seen, float(sigmas.max()), stacklevel=2)
+            warn_of_offset(seen, float(sigmas.max()))
 
     from_files = classmethod(from_files)
     from_frame, from_dataset = classmethod(from_frame), classmethod(from_dataset)
@@ -180,7 +177,7 @@ class Fleet(Closing, Choosing, Named):
     @property
     def dimension(self) -> int:
         """D, how many inputs there are."""
-        return dimension_of(self.data)
+        return self.data.dimension
 
     @property
     def shards(self) -> tuple[tuple[Any, ...], ...]:
@@ -210,9 +207,10 @@ class Fleet(Closing, Choosing, Named):
     @property
     def moments(self) -> FleetMoments | None:
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
-        return None if self.fit is None or not same_shards(self.data, self._trained) else self.fit.moments
+        unchanged = self._trained is not None and self.data.same(self._trained)
+        return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
-    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
+    def observed(self) -> list[tuple[str, Dataset]]:
         """What is observed, by name, and the agents' rows of it."""
         return [(self.target, self.data)]
 
@@ -221,7 +219,7 @@ class Fleet(Closing, Choosing, Named):
         if len(rows) != self.agents or any(not 0 <= n <= len(own) for n, own in zip(rows, self.data, strict=True)):
             raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
         pairs = zip(self.data, rows, strict=True)
-        self._trained = tuple(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
+        self._trained = InMemory(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
 
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
@@ -230,8 +228,8 @@ class Fleet(Closing, Choosing, Named):
             self.chosen(fit.kernel)
         names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
         fit.ledger.labels = self.labels
-        self.fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.data), None
-        return self.fit
+        self.last_fit, self._trained, self.calibration = replace(fit, names=names), self.data, None
+        return self.last_fit
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
@@ -253,18 +251,16 @@ class Fleet(Closing, Choosing, Named):
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        if isinstance(self.data, Streamed):
-            raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.data[number], self._watched[number] = observed_more(
-            self.data[number],
+        rows, self._watched[number] = observed_more(
+            self.data,
             number,
             (with_numbers(X, self.units), y, s),
             self.noise_model,
             self.inputs,
             self._watched.get(number),
         )
-        self.calibration = None
+        self.data, self.calibration = self.data.grown(number, rows), None
 
     def __repr__(self) -> str:
-        points = sum(counts_of(self.data))
+        points = sum(self.data.counts)
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

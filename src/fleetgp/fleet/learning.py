@@ -5,7 +5,6 @@ What a fleet adds to a training: options that it knows itself, and what becomes 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import Streamed, counts_of, joined
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.base import retold
-from fleetgp.errors import FleetGPWarning, InputError, NothingToLearnError, WorkerLostError
+from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError, warn
 from fleetgp.fleet.privacy import refuse_private
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.source import held_by
 from fleetgp.io.survey import passes_told_to
-from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.options import default_kernel
 from fleetgp.progress import Listener, Progress, listening
@@ -74,25 +72,20 @@ def options_of(
     return options
 
 
-def refuse_constant(target: str, shards: Sequence[Observations]) -> None:
+def refuse_constant(target: str, shards: Dataset) -> None:
     """One clear error where all observations are the same."""
-    if isinstance(shards, Streamed):
-        constant = joined(shards.summaries).squares == 0.0
-    else:
-        values = [own.values for own in shards]
-        constant = min(y.min() for y in values) == max(y.max() for y in values)
-    if constant and sum(counts_of(shards)) > 1:
+    if shards.constant and sum(shards.counts) > 1:
         raise NothingToLearnError(f"the target {target!r}")
 
 
-def of_sample(fit: Fit, shards: Sequence[Observations], before: Fit | None) -> Fit:
+def of_sample(fit: Fit, shards: Dataset, before: Fit | None) -> Fit:
     """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
 
     before: what the fleet was trained to.
     """
     held = held_by(shards, before)
-    if isinstance(shards, Streamed) and shards.sampled and fit.moments is None:
-        held = np.array(counts_of(shards))
+    if shards.sampled and fit.moments is None:
+        held = np.array(shards.counts)
     if not len(held):
         return fit
     return replace(fit, drawn=np.array(list(map(len, shards))), held=held)
@@ -107,7 +100,7 @@ def keep_unfinished(fleet: Fleet, furthest: Progress | None) -> str:
         return f"{said}: the fleet keeps the theta that it had"
     if len(fleet.kernels) > 1:
         return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
-    fleet.fit, fleet.unfinished = None, furthest
+    fleet.last_fit, fleet.unfinished = None, furthest
     fleet.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
     return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
@@ -136,10 +129,10 @@ def train(
     neighbours: int | None = None,
     progress: bool | Listener = False,
 ) -> Fit:
-    """Agree on the hyperparameters; the result stays on the fleet as `fit` and, unless it diverged, `theta`.
+    """Agree on the hyperparameters; the result stays on the fleet as `last_fit` and, unless it diverged, `theta`.
 
     An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
-    itself as `unfinished`; `fit` is of finished trainings only.
+    itself as `unfinished`; `last_fit` is of finished trainings only.
 
     preset: "paper" for the paper's settings where you give no other: rho=500, kappa and lipschitz 5,000, nested
         gradient descent, no noise floor, 100 rounds of the decentralized methods and tol=1e-3 of the others. A fleet
@@ -165,7 +158,7 @@ def train(
     at a bound, or ended where the likelihood is flat: `flat` of the result has the hyperparameters.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
+    refuse_private(row, fleet.private, rows=min(fleet.data.counts))
     _take_default_kernel(fleet, row, preset)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
@@ -173,7 +166,7 @@ def train(
     options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, preset, **given)
     with listening(progress) as listener, passes_told_to(listener):
         fit = _train(fleet, row, options, TrainingProgress(method, options, listener))
-    warn_of_end(fit, options, fleet.names, stacklevel=2)
+    warn_of_end(fit, options, fleet.names)
     return fit
 
 
@@ -188,7 +181,7 @@ def trainer(
     fixed: Mapping[str, float] | None = None,
     **options: Any,
 ) -> Trainer:
-    """A training that you step yourself, round by round; the fleet's `fit` and `theta` stay as they are.
+    """A training that you step yourself, round by round; the fleet's `last_fit` and `theta` stay as they are.
 
     bounds, priors, fixed: as in `train`.
     options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
@@ -196,7 +189,7 @@ def trainer(
         full-gp, fact-gp and g-fact-gp have no single steps.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
+    refuse_private(row, fleet.private, rows=min(fleet.data.counts))
     check_stepwise(row, options)
     fleet._backend.check_here("trainer")
     if fleet.coordinates.name != "as-given":
@@ -213,11 +206,9 @@ def _take_default_kernel(fleet: Fleet, method: TrainingMethod, preset: str | Non
     if fleet.kernel_given or fleet.theta is not None or needed == fleet.kernel.name:
         return
     who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
-    warnings.warn(
+    warn(
         f'no kernel was chosen, and {who} needs kernel="{needed}" instead of the default '
-        f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet',
-        FleetGPWarning,
-        stacklevel=3,
+        f'"{fleet.kernel.name}": the fleet has the kernel "{needed}" now. Give kernel="{needed}" to the fleet'
     )
     fleet.kernel = needed
 
@@ -230,6 +221,6 @@ def _train(fleet: Fleet, method: TrainingMethod, options: TrainingOptions, progr
     except (KeyboardInterrupt, WorkerLostError) as interrupt:
         interrupt.add_note(keep_unfinished(fleet, progress.furthest))
         raise
-    fit = fleet.adopt(of_sample(fit, fleet.data, fleet.fit))
+    fit = fleet.adopt(of_sample(fit, fleet.data, fleet.last_fit))
     progress.ended(fit)
     return fit

@@ -18,18 +18,18 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
-from fleetgp.data.coordinates import Coordinates, Points, coordinate_facts, names_of, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners
+from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
 from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
+from fleetgp.data.transforms import Coordinates, Points, coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
-from fleetgp.fleet.conditioned import told_of_outside
-from fleetgp.given import as_numbers, check_number, check_whole
+from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.io.fields import named_as
 from fleetgp.io.selection import nearest_cells
 from fleetgp.io.sst import xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
+from fleetgp.validation import as_numbers, check_number, check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -101,7 +101,7 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
     others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
     d = (others or list(left))[-1]
-    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
     units = fleet.units.get(names[d])
     value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
@@ -110,7 +110,9 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
 
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.data, fleet.coordinates)))
+        low, high = (
+            corner[list(left)] for corner in corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
+        )
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
@@ -165,7 +167,7 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
     from scipy.spatial import cKDTree
 
     check_within(within)
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         if within < np.inf:
             raise InputError(
                 "the model knows its data by their moments, not where every observation is: expected within=inf "
@@ -184,8 +186,8 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
 
 def _coordinates(fleet: Fleet) -> Coordinates:
     """Those of its training, or as they would be agreed on."""
-    if fleet.fit is not None:
-        return fleet.fit.coordinates
+    if fleet.last_fit is not None:
+        return fleet.last_fit.coordinates
     return agree_on_coordinates(Alone(), fleet.data, fleet.coordinates)
 
 
@@ -251,10 +253,10 @@ def points_of(fleet: Fleet, values: Array) -> Points:
     return Points(values, names_of(fleet.inputs, fleet.dimension), fleet.units, fleet.target)
 
 
-#: What the variable "coverage" of a map says of a cell.
+#: What the variable "cell_status" of a map says of a cell.
 KNOWN, PRIOR, LEFT_OUT, MASKED = 0, 1, 2, 3
 MEANINGS = "known no_better_than_the_prior left_out masked"
-COVERAGE, AGENTS = "coverage", "agents"
+CELL_STATUS, N_AGENTS = "cell_status", "n_agents"
 
 
 def map_(
@@ -271,7 +273,7 @@ def map_(
     """Mean and deviations on a grid over two inputs: an xarray Dataset with coordinates and units.
 
     Its variables are called after the target: sst (the mean), sst_std (the standard deviation of f), sst_std_observed
-    (that of an observation); agents (how many took part) and coverage (what the data say of a cell: 0 known, 1 no
+    (that of an observation); n_agents (how many took part) and cell_status (what the data say of a cell: 0 known, 1 no
     better than the prior, 2 left out, 3 masked). Cells that are left out or masked are NaN.
 
     grid: how many points along the two inputs.
@@ -286,43 +288,43 @@ def map_(
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
     >>> sea = fleet.map((5, 4), mask=lambda points: points[:, 0] > 0.6)
-    >>> dict(sea["y"].sizes), int((sea["coverage"] == 3).sum())
+    >>> dict(sea["y"].sizes), int((sea["cell_status"] == 3).sum())
     ({'x2': 4, 'x1': 5}, 8)
     """
     found = grid_of(fleet, grid, box, at)
     check_names(found, fleet.target)
     cells = found.cells
-    chosen, coverage = chosen_cells(fleet, found, within, mask)
+    chosen, status = chosen_cells(fleet, found, within, mask)
     answer = fleet.predict(cells[chosen], method, **options)
     columns = {
         "mean": answer.mean,
         "std": answer.std,
         "std_observed": answer.std_observed,
-        AGENTS: np.asarray(answer.participants.sum(axis=0)),
+        N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
     }
     facts = {"method": answer.method, "status": answer.status, "asked_agent": fleet.labels[answer.asked]}
-    return map_dataset(fleet, found, columns, on_all_cells(coverage, chosen, answer.uninformed), chosen, facts)
+    return map_dataset(fleet, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
 
 
 def chosen_cells(fleet: Fleet, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
-    """(T,) the cells that are predicted, and what the coverage says of the others."""
+    """(T,) the cells that are predicted, and what the status says of the others."""
     masked = ~cells_in_mask(grid, mask)
     near = cells_within(fleet, grid.cells, within)
-    coverage = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
+    status = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
-        outside = told_of_outside(
+        outside = describe_extrapolation(
             grid.cells, np.ones_like(near), fleet.data, grid.names, fleet.units, fleet.coordinates, what
         )
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
         )
-    return np.asarray(near & ~masked), coverage
+    return np.asarray(near & ~masked), status
 
 
-def on_all_cells(coverage: Array, chosen: BoolArray, uninformed: BoolArray) -> Array:
-    """The coverage (T,), with what the answers at the chosen cells say."""
-    found = coverage.copy()
+def on_all_cells(status: Array, chosen: BoolArray, uninformed: BoolArray) -> Array:
+    """The status (T,), with what the answers at the chosen cells say."""
+    found = status.copy()
     found[chosen] = np.where(uninformed, PRIOR, KNOWN)
     return found
 
@@ -335,12 +337,12 @@ def identifier(name: str) -> str:
 def variable_names(target: str) -> dict[str, str]:
     """What the columns of an answer are called in a map."""
     label = identifier(target)
-    return {"mean": label, "std": f"{label}_std", "std_observed": f"{label}_std_observed", AGENTS: AGENTS}
+    return {"mean": label, "std": f"{label}_std", "std_observed": f"{label}_std_observed", N_AGENTS: N_AGENTS}
 
 
 def check_names(grid: Grid, target: str) -> None:
     """One clear error where the map's variables and coordinates would have the same name."""
-    names = [*variable_names(target).values(), COVERAGE, *(identifier(name) for name in grid.names)]
+    names = [*variable_names(target).values(), CELL_STATUS, *(identifier(name) for name in grid.names)]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two things in the map would be called {name!r}: rename a column and fit again")
@@ -350,12 +352,12 @@ def map_dataset(
     fleet: Fleet,
     grid: Grid,
     columns: Mapping[str, Any],
-    coverage: Array,
+    status: Array,
     chosen: BoolArray,
     facts: Mapping[str, str],
     units: str = "",
 ) -> Any:
-    """The map. columns: the answer at the chosen cells.  coverage: (T,).  units: of the target, if not the fleet's."""
+    """The map. columns: the answer at the chosen cells.  status: (T,).  units: of the target, if not the fleet's."""
     x, y = (identifier(grid.names[d]) for d in grid.along)
     target, points = fleet.target, points_of(fleet, grid.cells)
     unit = units or fleet.units.get(target, "")
@@ -364,7 +366,7 @@ def map_dataset(
         "mean": {"long_name": f"predicted mean of {target}", **of_target},
         "std": {"long_name": f"standard deviation of {target}", **of_target},
         "std_observed": {"long_name": f"standard deviation of an observation of {target}", **of_target},
-        AGENTS: {"long_name": "number of agents that took part"},
+        N_AGENTS: {"long_name": "number of agents that took part"},
     }
 
     def over(values: Any, kind: type, empty: float) -> Any:
@@ -374,7 +376,7 @@ def map_dataset(
 
     names = variable_names(target)
     variables: dict[str, Any] = {
-        names[name]: ((y, x), over(values, *((np.int32, 0) if name == AGENTS else (float, np.nan))), told[name])
+        names[name]: ((y, x), over(values, *((np.int32, 0) if name == N_AGENTS else (float, np.nan))), told[name])
         for name, values in columns.items()
     }
     flags: dict[str, Any] = {
@@ -382,7 +384,7 @@ def map_dataset(
         "flag_meanings": MEANINGS,
     }
     flags["long_name"] = "what the data say of this cell"
-    variables[COVERAGE] = (y, x), coverage.astype(np.int8).reshape(grid.shape).T, flags
+    variables[CELL_STATUS] = (y, x), status.astype(np.int8).reshape(grid.shape).T, flags
     along = {grid.names[d]: axis for d, axis in zip(grid.along, grid.axes, strict=True)}
     coordinates = {
         identifier(name): (

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from fleetgp.data.streamed import Shards, Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.given import as_names, column_names
+from fleetgp.validation import as_names, column_names
 
 #: An agent, by its number or, where the data have names for them, by its name.
 AgentName = int | str
@@ -29,7 +29,7 @@ class Named:
     units: Mapping[str, str]
     dropped: int = 0
     notes: tuple[str, ...] = ()
-    data: Shards
+    data: Dataset
     _labels: tuple[str, ...] = ()
 
     @property
@@ -37,8 +37,7 @@ class Named:
         """The agents' names: as the data have them, or their numbers."""
         if self._labels:
             return self._labels
-        names = getattr(self.data, "names", None) if isinstance(self.data, Streamed) else None
-        return tuple(names) if names else tuple(str(agent) for agent in range(len(self.data)))
+        return self.data.names or tuple(str(agent) for agent in range(len(self.data)))
 
     @property
     def has_names(self) -> bool:
@@ -70,7 +69,7 @@ class Named:
         if not isinstance(units, Mapping):
             raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
         self._labels, self.target = named, target
-        if (fit := getattr(self, "fit", None)) is not None:
+        if (fit := getattr(self, "last_fit", None)) is not None:
             fit.ledger.labels = named
         self.units = {name: unit for name, unit in units.items() if unit}
         self.dropped = self.dropped if dropped is None else dropped

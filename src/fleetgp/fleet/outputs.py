@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
-from fleetgp.data.streamed import counts_of
+from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.transforms import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
@@ -19,7 +19,6 @@ from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.shards import check_shards, parted, places_of
-from fleetgp.given import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 from fleetgp.graph import as_topology
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
@@ -31,6 +30,7 @@ from fleetgp.training import Fit, training_method
 from fleetgp.training.constraints import Ends, MedianAndFactor
 from fleetgp.training.multi_output import Sharing, refuse_moments
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
 class Outputs(Closing):
@@ -75,7 +75,7 @@ class Outputs(Closing):
         if not isinstance(kernel, str | Kernel) or kernel == "auto":
             raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
-        every = [Observations.joined(own) for own in zip(*by_target.values(), strict=True)]
+        every = InMemory(Observations.joined(own) for own in zip(*by_target.values(), strict=True))
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
@@ -94,7 +94,7 @@ class Outputs(Closing):
         """The names of the outputs."""
         return tuple(self.fleets)
 
-    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
+    def observed(self) -> list[tuple[str, Dataset]]:
         """What is observed, by name, and the agents' rows of it."""
         return [(target, fleet.data) for target, fleet in self.fleets.items()]
 
@@ -103,7 +103,7 @@ class Outputs(Closing):
         return next(iter(self.fleets.values()))
 
     @property
-    def data(self) -> Sequence[Observations]:
+    def data(self) -> Dataset:
         """The data of the first output."""
         return self._first.data
 
@@ -171,7 +171,7 @@ class Outputs(Closing):
         """
         row = training_method(method)
         refuse_moments(row)
-        refuse_private(row, self._first.private, rows=min(counts_of(self.data)))
+        refuse_private(row, self._first.private, rows=min(self.data.counts))
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         data = [fleet.data for fleet in self.fleets.values()]
         with listening(progress) as listener:
@@ -218,7 +218,7 @@ def check_outputs(
     for agent, shard in enumerate(pairs):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, Y), got {type(shard).__name__}")
-        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"), stacklevel=4)
+        check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "Y"))
         if targets is None:
             targets = column_names(shard[1], f"agent {agent}: Y")
         targets = as_names(() if targets is None else targets, "targets")
@@ -259,7 +259,7 @@ def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
 
 def _known(given: Any, agent: int, targets: Sequence[str], observed: Array) -> Array:
     """The known standard deviations of an agent's observations, (N, K); those of no observation do not count."""
-    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"), stacklevel=5)
+    check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"))
     values = _columns(given, f"agent {agent}: S", targets)
     if values.shape != observed.shape:
         raise InputError(f"agent {agent}: S: expected a standard deviation for each of {len(observed)} rows of Y")

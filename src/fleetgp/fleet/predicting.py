@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import Streamed
-from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import current_calibration
@@ -27,11 +26,11 @@ from fleetgp.fleet.conditioned import ConditionedFleet
 from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
-from fleetgp.given import check_whole
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Gradient, Joint, Prediction, Suggestion
 from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
+from fleetgp.validation import check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -51,7 +50,7 @@ def predict(
     eta: Eta | None = None,
     beta: Beta | None = None,
     seed: int | None = None,
-    noisy: bool = False,
+    observed: bool = False,
     agent: AgentName | None = None,
 ) -> Prediction:
     """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
@@ -74,7 +73,7 @@ def predict(
     beta: with grBCM, the weights of the agents. With "relative" (default) they are d_i / sqrt(sum_j d_j^2), where
         d_i is the information of an agent's data beyond the samples, in nats: all agents count alike. With "paper"
         the first agent that takes part has 1, the others d_i: the answer depends on the order of the agents.
-    noisy: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
+    observed: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation in
         any case, and `interval(0.95)` has its ends.
     agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
         every agent gets the answer: `means` and `variances` have them all.
@@ -88,14 +87,14 @@ def predict(
     next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
     Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
     """
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     refuse_foreign(row, {"engine": None if engine == "auto" else engine})
     nearest = row.rule == "nearest"
     conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
     given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
     given |= {"neighbours": neighbours if nearest else None, "beta": beta}
-    return conditioned.predict(queries, row.name, noisy=noisy, agent=agent, **given)
+    return conditioned.predict(queries, row.name, observed=observed, agent=agent, **given)
 
 
 def conditioned_now(
@@ -136,7 +135,7 @@ def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None
 
     Those of the last answer of dec-full-gp, where it came from this process, else those of the training.
     """
-    if fleet.fit is None or fleet.theta is None or isinstance(fleet.data, Streamed):
+    if fleet.last_fit is None or fleet.theta is None or not fleet.data.in_memory:
         return None
     source, last = source_of(fleet, None, fleet._trained), fleet._conditioned
     if source.moments is None:
@@ -150,7 +149,7 @@ def joint(
     queries: Any,
     method: str | None = None,
     *,
-    noisy: bool = False,
+    observed: bool = False,
     agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
@@ -170,7 +169,7 @@ def joint(
     point they are not; given f at many they nearly are, as Tresp (2000) proposed. So what two agents both infer
     from the field between them is counted less often, and more queries among the data make the answer better.
 
-    noisy: the covariance of observations instead of that of f, with the noise of the agent that asks on its diagonal.
+    observed: the covariance of observations instead of f, with the noise of the agent that asks on its diagonal.
     agent: who asks, by its number or its name: along the tree no other agent is told.
     theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
 
@@ -186,7 +185,7 @@ def joint(
     ((3, 3), 4, (5, 3))
     """
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
-    return conditioned.joint(queries, method, noisy=noisy, agent=agent, **given)
+    return conditioned.joint(queries, method, observed=observed, agent=agent, **given)
 
 
 def conditioned_for(
@@ -199,7 +198,7 @@ def conditioned_for(
     seed: int | None,
 ) -> tuple[ConditionedFleet, dict[str, Any]]:
     """The conditioned fleet that a method asks, and the options that are left for it."""
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     nearest = row.rule == "nearest"
     refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
@@ -210,7 +209,7 @@ def conditioned_for(
 def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *, seed: int = 0, **given: Any) -> Array:
     """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
 
-    seed: of the draws.  given: noisy, agent, theta, engine, neighbours and eta, as in `joint`.
+    seed: of the draws.  given: observed, agent, theta, engine, neighbours and eta, as in `joint`.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -264,7 +263,7 @@ def suggest(
     candidates: Any,
     n: int = 1,
     *,
-    by: str = "variance",
+    criterion: str = "variance",
     method: str | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
@@ -279,8 +278,8 @@ def suggest(
         assignment: nothing more is sent. The best place goes first; where several agents may go there, it is the turn
         of another one each time.
     candidates: (C, D) places. Copies count once.
-    by: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the other
-        candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
+    criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the
+        other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
     method, theta, engine, neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
         candidates there may be: 500 in all by a committee.
 
@@ -288,14 +287,14 @@ def suggest(
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
     >>> places = np.stack(np.meshgrid(np.linspace(0, 2, 6), np.linspace(0, 2, 6)), -1).reshape(-1, 2)
-    >>> found = fleet.suggest(0, places, n=3, by="mutual-information")
+    >>> found = fleet.suggest(0, places, n=3, criterion="mutual-information")
     >>> found.places.shape, bool((np.diff(found.gains) < 0).any())
     ((3, 2), True)
     >>> fleet.suggest(None, places, n=2).agents.tolist()
     [0, 1, 2, 3, 1, 2, 3, 0]
     """
     check_whole("n", n, least=1)
-    check_criterion(by)
+    check_criterion(criterion)
     agent = None if agent is None else check_agent(agent, fleet.labels)
     conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
     lists = _lists(candidates, agent, fleet.agents)
@@ -307,7 +306,7 @@ def suggest(
         allowed[k, first[start:end]] = True
     rows = [0] * fleet.agents if agent is None and len(checked) == 1 else list(range(len(checked)))
     joint = conditioned.known_jointly(places, method, agent=agent, **given)
-    chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, by), allowed[rows], int(n))
+    chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, criterion), allowed[rows], int(n))
     # Of copies, an agent's first.
     indices = [
         int(np.argmax(first[ends[rows[k]] : ends[rows[k] + 1]] == c)) for c, k in zip(chosen, whose, strict=True)
@@ -315,7 +314,7 @@ def suggest(
     agents = whose if agent is None else np.full(len(whose), agent)
     points = conditioned.source.points(places[chosen])
     found = places[chosen], np.array(indices), agents, gains
-    return Suggestion(*found, by, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
+    return Suggestion(*found, criterion, predictor_of(fleet.private, method).name, joint.ledger, points, fleet.labels)
 
 
 def _lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:

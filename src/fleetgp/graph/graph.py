@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, listed, shortened
-from fleetgp.given import as_flag, as_numbers, check_finite, check_number, check_whole
+from fleetgp.validation import as_flag, as_numbers, check_finite, check_number, check_whole
 
 #: More agents than any machine has room for are a mistake.
 MOST_AGENTS = 10_000_000

@@ -29,10 +29,10 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, InputError, NetworkError
-from fleetgp.given import check_whole
 from fleetgp.io.selection import check_box
 from fleetgp.io.sst import xarray
 from fleetgp.progress import Listener, Progress, listening
+from fleetgp.validation import check_whole
 
 if sys.platform != "win32":
     import fcntl

@@ -37,7 +37,7 @@ from fleetgp.declarations import (
     whole,
 )
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import as_flag, as_numbers, as_path, is_nothing
+from fleetgp.validation import as_flag, as_numbers, as_path, is_nothing
 
 #: The kinds of files that are read, by their endings: tables, and fields.
 TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")

@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import as_numbers, check_number, check_whole
+from fleetgp.validation import as_numbers, check_number, check_whole
 
 #: Names under which products keep their axes.
 LATITUDES = ("lat", "latitude", "nav_lat", "y")

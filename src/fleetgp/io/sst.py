@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.given import as_path
 from fleetgp.io.selection import indexer, listed, moments_of, on_map
+from fleetgp.validation import as_path
 
 #: Names under which products keep the temperature of the sea's surface.
 VARIABLES = ("analysed_sst", "sst", "sea_surface_temperature", "SST")

@@ -21,11 +21,10 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, Keys
+from fleetgp.data.dataset import FIRST
 from fleetgp.data.partition import is_present
-from fleetgp.data.streamed import FIRST, Summary
 from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
-from fleetgp.given import LARGEST
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import (
     Columns,
@@ -42,8 +41,9 @@ from fleetgp.io.formats import (
     pandas_for,
 )
 from fleetgp.io.tables import label_text, missing_rows
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Summary
 from fleetgp.progress import Listener, Pace, Progress
+from fleetgp.validation import LARGEST
 
 #: The kinds of files that are read in chunks, by their endings.
 CHUNKED = (".csv", ".parquet", ".nc", ".zarr")

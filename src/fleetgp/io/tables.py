@@ -18,7 +18,6 @@ from fleetgp.data.partition import is_present, warn_of_blanks
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import GraphError, InputError, check_name, shortened
 from fleetgp.files import whole
-from fleetgp.given import as_fills, as_names, as_path
 from fleetgp.graph import Graph
 from fleetgp.io.fields import read_field
 from fleetgp.io.formats import (
@@ -35,6 +34,7 @@ from fleetgp.io.formats import (
     pandas_for,
     read_table,
 )
+from fleetgp.validation import as_fills, as_names, as_path
 
 #: What to do with rows that have missing values.
 Missing = Literal["refuse", "drop"]

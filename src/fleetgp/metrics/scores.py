@@ -10,12 +10,12 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import as_flag, as_names, as_numbers, check_finite, check_number
+from fleetgp.validation import as_flag, as_names, as_numbers, check_finite, check_number
 
 #: The share of truths that central intervals shall hold, where nothing else is said.
 LEVEL = 0.95
@@ -119,7 +119,7 @@ def crps(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
     deviation = _deviations(variance, truth)
     z = _errors(mean, truth) / deviation
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-    return float(np.mean(deviation * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+    return float(np.mean(deviation * (z * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
 
 
 def interval_score(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level: float = LEVEL) -> float:
@@ -155,7 +155,7 @@ def half_width(level: float) -> float:
     check_number("level", level, above=0.0)
     if not level < 1.0:
         raise InputError(f"level must lie between 0 and 1, got {level!r}")
-    return float(ndtri(0.5 + 0.5 * level))
+    return float(scipy.special.ndtri(0.5 + 0.5 * level))
 
 
 # ---- what callers give ------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _deviations(variance: Any, truth: Any) -> Array:
         bad = int(np.flatnonzero(values <= 0.0)[0])
         raise InputError(
             f"variance: expected positive numbers, got {values[bad]:g} (first: row {bad}): a truth has a variance of "
-            "its own, ask with noisy=True"
+            "its own, ask with observed=True"
         )
     return np.sqrt(values)
 
@@ -196,8 +196,8 @@ def _deviations(variance: Any, truth: Any) -> Array:
 class Scores:
     """All scores of a prediction at so many rows; `score` and `Fleet.score` make it.
 
-    rmse, mae, crps, interval: in units of the data.  nlpd, msll: in nats a row; msll is None without the observations
-    that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
+    rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats per row; msll is None without the
+    observations that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
     answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent asked, who alone is told.
     rows_of: for rows that belong to agents, those of each one's own rows; None for who has none.
     agents: their names, where they are known.
@@ -215,7 +215,7 @@ class Scores:
     nlpd: float
     msll: float | None
     crps: float
-    interval: float
+    interval_score: float
     coverage: float
     level: float = LEVEL
     answers: tuple[Scores, ...] = ()
@@ -237,7 +237,7 @@ class Scores:
         def mean(values: Sequence[float]) -> float:
             return float(np.average(values, weights=weights))
 
-        plain = ("mae", "nlpd", "crps", "interval", "coverage")
+        plain = ("mae", "nlpd", "crps", "interval_score", "coverage")
         found: dict[str, Any] = {name: mean([getattr(part, name) for part in parts]) for name in plain}
         relative = [p.msll for p in parts if p.msll is not None]
         return cls(
@@ -281,7 +281,8 @@ class Scores:
         relative = "" if self.msll is None else f"msll={self.msll:.4g}, "
         return (
             f"Scores(rows={self.rows}, rmse={self.rmse:.4g}, mae={self.mae:.4g}, nlpd={self.nlpd:.4g}, {relative}"
-            f"crps={self.crps:.4g}, interval={self.interval:.4g}, coverage={self.coverage:.1%} of {self.level:.4g})"
+            f"crps={self.crps:.4g}, interval_score={self.interval_score:.4g}, "
+            f"coverage={self.coverage:.1%} of {self.level:.4g})"
         )
 
 
@@ -296,7 +297,7 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
     Masked and missing values are refused.
 
     >>> score((np.zeros(2), np.ones(2)), np.array([0.0, 3.0]), trained=np.array([-1.0, 1.0]))
-    Scores(rows=2, rmse=2.121, mae=1.5, nlpd=3.169, msll=0, crps=1.335, interval=24.72, coverage=50.0% of 0.95)
+    Scores(rows=2, rmse=2.121, mae=1.5, nlpd=3.169, msll=0, crps=1.335, interval_score=24.72, coverage=50.0% of 0.95)
     """
     as_flag(observed, "observed")
     if isinstance(prediction, tuple | list) and len(prediction) == 2:
@@ -314,7 +315,7 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
         nlpd=nlpd(*given),
         msll=None if trained is None else msll(*given, trained),
         crps=crps(*given),
-        interval=interval_score(*given, level),
+        interval_score=interval_score(*given, level),
         coverage=coverage(*given, level),
         level=level,
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
-from fleetgp.given import LARGEST, as_numbers
+from fleetgp.validation import LARGEST, as_numbers
 
 #: |log theta| beyond this is no estimate but damage. Data go up to 1e100 (log: 230); exp(2 * 250) is a number still.
 LOG_RANGE = 250.0

@@ -2,7 +2,7 @@
 
 from fleetgp.network.base import Clock, Network
 from fleetgp.network.edges import Cargo, Incoming
-from fleetgp.network.inprocess import InProcess
+from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, KINDS, SERVER, Ledger, Traffic
 from fleetgp.network.loopback import Loopback
 from fleetgp.network.reduction import MAXIMUM, MINIMUM, SUM, Merge, Reduced

@@ -235,16 +235,16 @@ class Network(Lifetime):
         merge: Merge = SUM,
         *,
         finish: Finish | None = None,
-        told: tuple[int, ...] | None = None,
-        to: int | None = None,
+        result_shape: tuple[int, ...] | None = None,
+        recipient: int | None = None,
     ) -> Array | None:
         """The fleet's total of x by an associative operation on rows, (A, n, ..) -> (n, ..), the same bits everywhere.
 
-        finish(total, None): what the root makes of the total, rows of shape `told`, which goes down in its place.
+        finish(total, None): what the root makes of the total, rows of shape `result_shape`; it goes down in its place.
             It may use what all agents know.
-        to: the only agent that is told; None is returned where it is not hosted. The others hear that it is over.
+        recipient: the only agent that gets the result; None is returned where it is not hosted.
         """
-        task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, told), to)
+        task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, result_shape), recipient)
         return self._reduced(task).value
 
     def reduce_present(
@@ -255,8 +255,8 @@ class Network(Lifetime):
         merge: Merge = SUM,
         *,
         finish: Finish | None = None,
-        told: tuple[int, ...] | None = None,
-        to: int | None = None,
+        result_shape: tuple[int, ...] | None = None,
+        recipient: int | None = None,
     ) -> Reduced:
         """The same where not every agent has something to say in every row, present (A, n).
 
@@ -264,12 +264,12 @@ class Network(Lifetime):
         it as its second argument. Every agent learns in which rows nobody was.
         """
         rows = np.where(present.reshape(*present.shape, *[1] * (np.ndim(x) - 2)), self._as_hosted(x), merge.identity)
-        return self._reduced(Reducing(rows, check_kind(kind), merge, present, finish, _row(x, told), to))
+        return self._reduced(Reducing(rows, check_kind(kind), merge, present, finish, _row(x, result_shape), recipient))
 
     def _reduced(self, task: Reducing) -> Reduced:
         self._check_own(task)
         tree = self.tree
-        up, down = task.pieces(task.x.shape[2:]), task.pieces(task.told)
+        up, down = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
         schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
         with self._in_use():
             found = self._reduce(task, tree, schedule)
@@ -278,13 +278,13 @@ class Network(Lifetime):
         return found
 
     def collect(
-        self, parts: Mapping[str, Array | Sequence[Array]], *, to: int | None = None
+        self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None
     ) -> dict[str, list[Array]] | None:
         """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
 
         Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
-        arrays (0,) stand for what was not heard. to: the only agent that is told, as in `reduce`; None where it is not
-        hosted. Bytes may be collected too, as arrays of uint8.
+        arrays (0,) stand for what was not heard. recipient: as in `reduce`.
+        Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
         tree = self.tree
@@ -292,10 +292,10 @@ class Network(Lifetime):
         hears[tree.root] = 0
         schedule = Schedule.of(self.topology, self.round, 1, hears)
         with self._in_use():
-            found = self._collect(items, tree, schedule, to)
+            found = self._collect(items, tree, schedule, recipient)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
-        return found if to is None or to in self.hosted else None
+        return found if recipient is None or recipient in self.hosted else None
 
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         """One round to a central node: everyone's values there, by kind and agent id."""
@@ -325,7 +325,7 @@ class Network(Lifetime):
 
     @abc.abstractmethod
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         """Collect along the tree, and write the traffic into the ledger."""
 
@@ -358,6 +358,6 @@ def _numbers(value: Array) -> Array:
     return array if array.dtype == np.uint8 else np.asarray(array, dtype=float)
 
 
-def _row(x: Array, told: tuple[int, ...] | None) -> tuple[int, ...]:
+def _row(x: Array, result_shape: tuple[int, ...] | None) -> tuple[int, ...]:
     """The shape of a row that goes down."""
-    return tuple(np.shape(x)[2:]) if told is None else told
+    return tuple(np.shape(x)[2:]) if result_shape is None else result_shape

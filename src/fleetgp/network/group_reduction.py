@@ -20,8 +20,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import NonsenseError
 from fleetgp.graph import Tree
 from fleetgp.network.reduction import Reduced, Reducing, Way
-from fleetgp.network.tree_frames import WHO
-from fleetgp.network.wire import check_rows
+from fleetgp.network.wire import WHO, check_rows
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class GroupReduction:
             self._counts[: len(task.x)] = task.present
         self._value: Array | None = None
         self._total: IntArray | None = None  # (n,) how many are present in the fleet
-        way = None if task.to is None else steps.way_to(_group_of(hosting, task.to))
+        way = None if task.recipient is None else steps.way_to(_group_of(hosting, task.recipient))
         self._told = {group for group in range(len(hosting)) if way is None or group in way}
 
     # ---- up -------------------------------------------------------------------------------------------
@@ -193,7 +192,7 @@ class GroupReduction:
             self._total = _counted(parts[:1], [sender], task.rows)[0]
             del parts[0]
         if self._steps.own in self._told:
-            shape = (task.rows, *task.told)
+            shape = (task.rows, *task.result_shape)
             check_rows(task.kind, [sender], parts[0][None], (1, int(np.prod(shape))))
             self._value = parts.pop(0).reshape(shape)
             if self._counts is not None:
@@ -210,8 +209,8 @@ class GroupReduction:
     def reduced(self) -> Reduced:
         task = self._task
         absent = np.zeros(task.rows, dtype=bool) if self._total is None else np.asarray(self._total == 0)
-        told = task.to is None or task.to in self._hosting[self._steps.own]
-        return Reduced(self._value if told else None, self._who if told else None, absent)
+        informed = task.recipient is None or task.recipient in self._hosting[self._steps.own]
+        return Reduced(self._value if informed else None, self._who if informed else None, absent)
 
 
 def _group_of(hosting: Sequence[Sequence[int]], agent: int) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import abc
 import queue
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -27,15 +27,25 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, NeighbourLostError, NonsenseError
-from fleetgp.graph import Graph, Topology, Tree
+from fleetgp.graph import Graph, Topology, Tree, check_topology
 from fleetgp.network.base import Network
-from fleetgp.network.collection import Everyone, Prices
-from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
+from fleetgp.network.edges import Cargo, Edge, Incoming
 from fleetgp.network.group_reduction import GroupReduction, GroupTree
 from fleetgp.network.ledger import check_kind
-from fleetgp.network.pricing import price_collection, price_headers, price_reduction, price_values, speaking_in
+from fleetgp.network.pricing import (
+    WORDS,
+    Prices,
+    Relays,
+    price_collection,
+    price_headers,
+    price_reduction,
+    price_values,
+    prices_of,
+    shapes_of,
+    speaking_in,
+)
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
-from fleetgp.network.wire import Frame, Part, check_rows, decode, phase_number
+from fleetgp.network.wire import Frame, Part, check_rows, decode, is_sound, phase_number
 
 
 class Border:
@@ -88,64 +98,6 @@ class Parcels:
         self.leaving = {k: cargo.rows[order[to == k]] for k in border.arriving}
 
 
-#: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
-MEMORABLE = 5_000_000
-
-#: Edges in use, what they carry of each amount (E, K), and in how many messages.
-Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
-
-
-class Relays:
-    """Of the edges over which some agents send. sending: (M,) which."""
-
-    def __init__(self, topology: Topology, sending: BoolArray) -> None:
-        self._topology, self._sending = topology, sending
-        self._edges = np.flatnonzero(sending[topology.union.directed[:, 1]])
-        self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
-
-    def of(self, sources: IntArray, amounts: IntArray, round: int, rounds: int) -> Carried:
-        """From a round on. amounts: (S, K) what each source says."""
-        if self._topology.period == 1:
-            return self._at_once(sources, amounts, rounds)
-        return self._round_by_round(sources, amounts, round, rounds)
-
-    def _at_once(self, sources: IntArray, amounts: IntArray, rounds: int) -> Carried:
-        """For all rounds at once, from distances.
-
-        A value goes from u to v when u has it and v has not sent it to u: where u is not farther from its source.
-        """
-        union = self._topology.union
-        receivers, senders = union.directed[self._edges].T
-        carrying = np.zeros((len(senders), rounds), dtype=bool)
-        carried = np.zeros((len(senders), amounts.shape[1]), dtype=np.int64)
-        for source, amount in zip(sources.tolist(), amounts, strict=True):
-            crossing = self._crossings.get(source)
-            if crossing is None:
-                distance = union.distances(source)
-                crossed = np.flatnonzero((distance[senders] <= distance[receivers]) & (distance[senders] < rounds))
-                crossing = crossed, distance[senders[crossed]]
-                if union.agents * len(senders) <= MEMORABLE:
-                    self._crossings[source] = crossing
-            carrying[crossing] = True
-            carried[crossing[0]] += amount
-        yield self._edges, carried, carrying.sum(axis=1)
-
-    def _round_by_round(self, sources: IntArray, amounts: IntArray, round: int, rounds: int) -> Carried:
-        """On a topology that changes."""
-        union = self._topology.union
-        known = np.eye(union.agents, dtype=bool)[:, sources]
-        passed = np.zeros((len(union.directed), len(sources)), dtype=bool)
-        for step in range(rounds):
-            receivers, senders = self._topology.at(round + step).directed.T
-            there, back = edge_positions(union, receivers, senders), edge_positions(union, senders, receivers)
-            relayed = known[senders] & ~passed[there] & ~passed[back]
-            mine = self._sending[senders]
-            yield there[mine], relayed[mine] @ amounts, np.asarray(relayed[mine].any(axis=1), dtype=np.int64)
-            passed[there] |= relayed
-            known = known.copy()
-            np.logical_or.at(known, receivers, relayed)
-
-
 class Mailbox:
     """Any thread puts frames in, one takes them out, round after round.
 
@@ -189,6 +141,87 @@ class Mailbox:
         for over in [key for key in self._early if key[0] <= round]:
             del self._early[over]
         return found
+
+
+def flattened(values: Sequence[Array]) -> tuple[Array, NDArray[np.uint8]]:
+    """All doubles, and all bytes, one value after the other."""
+    doubles = [v.ravel() for v in values if v.itemsize > 1]
+    octets = [v.ravel() for v in values if v.itemsize == 1]
+    return np.concatenate([np.zeros(0), *doubles]), np.concatenate([np.zeros(0, dtype=np.uint8), *octets])
+
+
+def unflattened(shapes: IntArray, doubles: Array, octets: NDArray[np.uint8]) -> list[Any]:
+    """The values again.
+
+    >>> given = [np.ones((2, 1)), np.zeros(0), np.array([7], dtype=np.uint8)]
+    >>> [value.tolist() for value in unflattened(shapes_of(given), *flattened(given))]
+    [[[1.0], [1.0]], [], [7]]
+    """
+    scalars, _ = prices_of(shapes)
+    wide = shapes[:, 0] > 1
+    ends = np.where(wide, np.cumsum(scalars * wide), np.cumsum(scalars * ~wide))
+    found = []
+    for (_, ndim, *shape), start, end, is_wide in zip(
+        shapes.tolist(), (ends - scalars).tolist(), ends.tolist(), wide.tolist(), strict=True
+    ):
+        found.append((doubles if is_wide else octets)[start:end].reshape(shape[:ndim]))
+    return found
+
+
+class Everyone:
+    """What the agents of the groups say, by kind. items: those of the group here.  values: all agents', by id.
+
+    Shapes go to all groups, since all of them count messages; content to those that need it.
+    """
+
+    def __init__(self, items: dict[str, list[Array]], hosting: Sequence[Sequence[int]], own: int) -> None:
+        self._items, self._hosting = items, hosting
+        agents = sum(map(len, hosting))
+        self._own_shapes = {kind: shapes_of(values) for kind, values in items.items()}
+        self._shapes = {kind: np.zeros((agents, WORDS), dtype=np.int64) for kind in items}
+        self.values: dict[str, list[Array]] = {kind: [np.zeros(0)] * agents for kind in items}
+        for kind, values in items.items():
+            self._put(own, kind, self._own_shapes[kind], values)
+
+    @property
+    def prices(self) -> Prices:
+        return {kind: prices_of(shapes) for kind, shapes in self._shapes.items()}
+
+    def told(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
+        """To another group."""
+        words: list[tuple[str, NDArray[Any]]] = []
+        for kind, values in self._items.items():
+            words.append(("participants", self._own_shapes[kind].ravel().astype(np.uint32)))
+            if content:
+                doubles, octets = flattened(values)
+                words += [(kind, doubles), ("agenda", octets)]
+        return words
+
+    def take(self, group: int, heard: Sequence[NDArray[Any]], *, content: bool, check: bool) -> None:
+        """From another group. check: whether values that make no sense for their kind are refused."""
+        ids = self._hosting[group]
+        stride = 3 if content else 1
+        if len(heard) != stride * len(self._items):
+            raise NonsenseError(ids[0], f"expected values of {len(self._items)} kinds, got {len(heard)} arrays")
+        for k, kind in enumerate(self._items):
+            words, *flat = heard[stride * k : stride * (k + 1)]
+            if words.dtype != np.uint32 or words.shape != (len(ids) * WORDS,):
+                raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {words.size} words")
+            shapes = words.astype(np.int64).reshape(len(ids), WORDS)
+            if content and sum(map(len, flat)) != prices_of(shapes)[0].sum():
+                raise NonsenseError(ids[0], f"expected {kind} of the shapes that it says, got others")
+            values = unflattened(shapes, flat[0], flat[1]) if content else None
+            if check and values is not None and not all(is_sound(kind, part) for part in flat if len(part)):
+                wrong = next(k for k, value in enumerate(values) if not is_sound(kind, value.ravel()))
+                raise NonsenseError(ids[wrong], f"{kind} that are not finite, or out of range")
+            self._put(group, kind, shapes, values)
+
+    def _put(self, group: int, kind: str, shapes: IntArray, values: Sequence[Array] | None) -> None:
+        ids = self._hosting[group]
+        self._shapes[kind][list(ids)] = shapes
+        if values is not None:
+            for agent, value in zip(ids, values, strict=True):
+                self.values[kind][agent] = value
 
 
 class GroupedNetwork(Network):
@@ -323,31 +356,29 @@ class GroupedNetwork(Network):
             merging.take_down(self._hear([steps.above[self.own]], last + 1)[steps.above[self.own]])
         for group in steps.below:
             self._tell(group, last + 1, *merging.told_down(group))
-        price_reduction(
-            self.ledger, self._phase, task, self._way, self._way.told(tree, task.to), merging.counts(self._way),
-            self.agents,
-        )  # fmt: skip
+        informed, counts = self._way.informed(tree, task.recipient), merging.counts(self._way)
+        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
         return merging.reduced()
 
     # ---- everyone's values ----------------------------------------------------------------------------
 
     def _everyones(
-        self, items: dict[str, list[Array]], to: int | None = None, *, check: bool = True
+        self, items: dict[str, list[Array]], recipient: int | None = None, *, check: bool = True
     ) -> tuple[dict[str, list[Array]], Prices]:
         """All agents' values, where some hosted agent is told them, and what they cost."""
         number, everyone = self._numbers(1), Everyone(items, self.hosting, self.own)
         for group in self._others:
-            self._tell(group, number, *everyone.told(content=to is None or self._group_of[to] == group))
+            self._tell(group, number, *everyone.told(content=recipient is None or self._group_of[recipient] == group))
         for group, heard in self._hear(self._others, number).items():
-            everyone.take(group, heard, content=to is None or to in self.hosted, check=check)
+            everyone.take(group, heard, content=recipient is None or recipient in self.hosted, check=check)
         return everyone.values, everyone.prices
 
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, to: int | None
+        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
-        values, prices = self._everyones(items, to)
-        told = self._way.told(tree, to)
-        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, told, prices)
+        values, prices = self._everyones(items, recipient)
+        informed = self._way.informed(tree, recipient)
+        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, informed, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property
@@ -413,3 +444,52 @@ def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, li
         kind: [value if spoke else np.zeros(0) for value, spoke in zip(found, says, strict=True)]
         for kind, found in values.items()
     }
+
+
+class InProcess(GroupedNetwork):
+    """Hosts every agent of the fleet: one group, and nobody to send packets to.
+
+    >>> from fleetgp.graph import Graph
+    >>> import numpy as np
+    >>> network = InProcess(Graph.path(3))
+    >>> network.neighbour_sum(np.array([1.0, 10.0, 100.0]), "statistics").tolist()
+    [10.0, 101.0, 10.0]
+    >>> network.ledger.messages
+    4
+
+    The other verbs; `kind` is what the ledger books them under.
+
+    >>> x = np.array([1.0, 10.0, 100.0])
+    >>> network.exchange(x, "statistics").tolist()  # on the edges into 0, 1, 1 and 2
+    [10.0, 1.0, 100.0, 10.0]
+    >>> [network.neighbour_max(x, "statistics").tolist(), network.neighbour_min(x, "statistics").tolist()]
+    [[10.0, 100.0, 10.0], [10.0, 1.0, 10.0]]
+    >>> with network.phase("sums"):
+    ...     network.reduce(x[:, None], "statistics").tolist()
+    [111.0]
+    >>> network.reduce_present(x[:, None], np.array([[True], [False], [True]]), "statistics").value.tolist()
+    [101.0]
+    >>> [value.tolist() for value in network.collect({"statistics": x[:, None]})["statistics"]]
+    [[1.0], [10.0], [100.0]]
+    >>> [value.tolist() for value in network.flood(x[:, None], "statistics")]
+    [[1.0], [10.0], [100.0]]
+    >>> total = sum(network.gather({"statistics": x})["statistics"])
+    >>> network.scatter(np.array(total), "statistics").tolist()
+    [111.0, 111.0, 111.0]
+    >>> network.ledger.rounds_by_phase["sums"]
+    2
+    >>> network.close()
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        check_topology(topology)
+        super().__init__(topology, [range(topology.agents)], 0)
+
+    def _send(self, group: int, frame: Frame) -> None:
+        raise AssertionError("there is no other group")
+
+    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+        raise AssertionError("there is no other group")
+
+    def _wake(self) -> None:
+        """Nobody ever waits here."""

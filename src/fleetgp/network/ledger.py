@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.arrays import IntArray
 from fleetgp.errors import InputError, check_name, listed, shortened, unknown_name
-from fleetgp.given import check_whole
+from fleetgp.validation import check_whole
 
 #: The kinds of content a message part can have.
 #: "inputs" and "observations" are an agent's own data, "moments" sums over them, which of few points tell them all;

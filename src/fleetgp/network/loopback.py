@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from fleetgp.errors import Cancelled, InputError, shortened
-from fleetgp.given import check_number
 from fleetgp.graph import Topology, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Edge
@@ -16,6 +15,7 @@ from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.grouped import GroupedNetwork, Mailbox
 from fleetgp.network.ledger import Ledger
 from fleetgp.network.wire import Frame, encode
+from fleetgp.validation import check_number
 
 Result = TypeVar("Result")
 

@@ -60,8 +60,8 @@ class Reducing:
     """A value that is about to be reduced.
 
     x: (A, n, ..) the hosted agents' rows.  present: (A, n) who has something to say in which row; None: all in all.
-    finish, told: what the root makes of the total, and the shape of a row of it; without it the total itself goes down.
-    to: the agent that is told; None: all.
+    finish, result_shape: what the root makes of the total, and the shape of a row of that; None: the total goes down.
+    recipient: the agent that gets the result; None: all.
     """
 
     x: Array
@@ -69,18 +69,18 @@ class Reducing:
     merge: Merge
     present: BoolArray | None
     finish: Finish | None
-    told: tuple[int, ...]
-    to: int | None
+    result_shape: tuple[int, ...]
+    recipient: int | None
 
     @property
     def rows(self) -> int:
         return int(self.x.shape[1])
 
     def finished(self, total: Array, who: BoolArray | None) -> Array:
-        """At the root: what goes down, (n, *told)."""
+        """At the root: what goes down, (n, *result_shape)."""
         if self.finish is None:
             return total
-        return np.asarray(self.finish(total, who), dtype=float).reshape(self.rows, *self.told)
+        return np.asarray(self.finish(total, who), dtype=float).reshape(self.rows, *self.result_shape)
 
     def pieces(self, row: tuple[int, ...]) -> list[slice]:
         """Rows of this shape, in the pieces in which they travel."""
@@ -94,7 +94,7 @@ class Reducing:
 class Reduced:
     """What the fleet has found.
 
-    value: (n, ..) the same at every agent that is told; None in a process that hosts none of them.
+    value: (n, ..) the same at every recipient; None in a process that hosts none of them.
     who: (M, n) who was present in which row, likewise; None too where all are in all.
     absent: (n,) rows in which nobody was present: known to every agent. Their values hold no meaning.
     """
@@ -161,19 +161,21 @@ def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, h
 def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
     """(M,) how many pieces come down to each agent.
 
-    All to all who are told, and on the way to them. The others hear one word: that it is over, so that nobody runs
-    ahead of the fleet by more than one reduction, and where agents may be absent, in which rows nobody was present.
+    All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
+    nobody is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
     """
-    hears = np.full(len(tree.parents), pieces if task.to is None else 1, dtype=np.int64)
-    if task.to is not None:
-        hears[tree.way_to(task.to)] = pieces
+    hears = np.full(len(tree.parents), pieces if task.recipient is None else 1, dtype=np.int64)
+    if task.recipient is not None:
+        hears[tree.way_to(task.recipient)] = pieces
     hears[tree.root] = 0
     return hears
 
 
-def told_of(tree: Tree, to: int | None) -> list[int]:
+def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
     """The agents to whom a result comes down, and on the way to them; all but the root if nobody is named."""
-    return [agent for agent in range(len(tree.parents)) if agent != tree.root] if to is None else tree.way_to(to)
+    if recipient is not None:
+        return tree.way_to(recipient)
+    return [agent for agent in range(len(tree.parents)) if agent != tree.root]
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,8 @@ class Way:
             edge_positions(union, children, tree.parents[children]),
         )
 
-    def told(self, tree: Tree, to: int | None) -> BoolArray:
-        """(L,) which children are told the result; the others only that it is over."""
-        return np.isin(self.children, told_of(tree, to)) if to is not None else np.ones(len(self.children), dtype=bool)
+    def informed(self, tree: Tree, recipient: int | None) -> BoolArray:
+        """(L,) which children get the result; the others only learn that it is over."""
+        if recipient is None:
+            return np.ones(len(self.children), dtype=bool)
+        return np.isin(self.children, recipients_of(tree, recipient))

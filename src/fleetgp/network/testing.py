@@ -29,7 +29,7 @@ from fleetgp.errors import Cancelled, FleetGPError, NeighbourLostError, NetworkE
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo
-from fleetgp.network.inprocess import InProcess
+from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import Ledger
 from fleetgp.network.reduction import MAXIMUM, MINIMUM, PIECE, SUM, Merge
 
@@ -73,9 +73,11 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         same("tree vector", network.reduce(x[:, :, 0], "statistics"))
         wide = np.stack([_tree_values(agent, LONG, WIDE) for agent in network.hosted])
         same("tree pieces", network.reduce(wide, "moments"))
-        same("tree finish", network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, told=(1,)))
+        same(
+            "tree finish", network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
+        )
     with network.phase("reduce to one"):
-        told = network.reduce(x, "statistics", to=last)
+        told = network.reduce(x, "statistics", recipient=last)
         assert (told is None) == (last not in network.hosted)
         seen["tree to one"] = _where_told(network, last, told, ROWS * 2)
     with network.phase("present"):
@@ -85,7 +87,9 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         same("present sum", np.where(found.absent[:, None], 0.0, found.value))
         same("present who", found.who)
         same("present absent", found.absent)
-        ordered = network.reduce_present(x, present, "predictions", NEAREST, finish=_counted, told=(1,), to=last)
+        ordered = network.reduce_present(
+            x, present, "predictions", NEAREST, finish=_counted, result_shape=(1,), recipient=last
+        )
         same("present absent to one", ordered.absent)
         value = None if ordered.value is None else np.where(ordered.absent[:, None], 0.0, ordered.value)
         seen["present to one"] = _where_told(network, last, value, ROWS)
@@ -94,7 +98,7 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         found_all = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
         assert found_all is not None
         same("collect", np.concatenate([v.ravel() for kind in found_all for v in found_all[kind]]))
-        found_one = network.collect({"statistics": rows}, to=last)
+        found_one = network.collect({"statistics": rows}, recipient=last)
         assert (found_one is None) == (last not in network.hosted)
         value = None if found_one is None else np.concatenate([v.ravel() for v in found_one["statistics"]])
         length = sum(2 * (agent % 3) for agent in range(network.agents))

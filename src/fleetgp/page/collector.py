@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fleetgp.operator.resilience import former_members
+from fleetgp.operator.client import former_members
 from fleetgp.page import words
 from fleetgp.page.happenings import Happenings, Heard, LinkState, Presence, link_state, parts_of, presence_of
 

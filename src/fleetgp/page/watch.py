@@ -7,8 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from fleetgp.agent.description import Description
-from fleetgp.agent.description.description import PREDICTORS
+from fleetgp.agent.description import PREDICTORS, Description
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.operator.client import AgentClient, why_unreachable
 from fleetgp.page.collector import Collector, Facts

@@ -108,7 +108,7 @@ def kernels(fit: Fit | Fleet, *, ax: Any = None) -> Any:
 
 def _trained(fit: Any) -> tuple[Fit, tuple[str, ...]]:
     """The training, and what its hyperparameters are called."""
-    found = fit.fit if isinstance(fit, Fleet) else fit
+    found = fit.last_fit if isinstance(fit, Fleet) else fit
     if found is None:
         raise InputError("expected a fleet that was trained, got one that was not: call train first")
     if not isinstance(found, Fit):

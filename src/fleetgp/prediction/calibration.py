@@ -15,10 +15,10 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.holdout import HOLDS, Hold
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.given import check_number, check_whole
 from fleetgp.network import Ledger
 from fleetgp.options import Eta, PredictionOptions
 from fleetgp.prediction.methods import METHODS, PredictionMethod
+from fleetgp.validation import check_number, check_whole
 
 BOTH = "both"
 #: What rows may be held out for.
@@ -39,33 +39,33 @@ CELLS_OF_AGENT, FEWEST_CELLS, MOST_CELLS = 16, 100, 1_000_000
 class Holding:
     """How a calibration holds rows out; known to every agent.
 
-    hold: "rows", "blocks" or "both".  level: the coverage that intervals shall have.
+    holdout: "rows", "blocks" or "both".  level: the coverage that intervals shall have.
     cells: of the box of the fleet, for blocks; None: 16 for each agent, and at least 100.
-    most: rows that an agent holds out at most, of each kind; their inputs are sent.
+    max_rows: rows that an agent holds out at most, of each kind; their inputs are sent.
     seed: draws all of it.
     apart: rows are private: the fleet is asked about places all over its box instead of theirs.
     """
 
-    hold: str = BOTH
+    holdout: str = BOTH
     level: float = 0.95
     cells: int | None = None
-    most: int = 300
+    max_rows: int = 300
     seed: int = 0
     apart: bool = False
 
     def __post_init__(self) -> None:
-        check_name("hold", self.hold, HOLDINGS)
+        check_name("holdout", self.holdout, HOLDINGS)
         check_number("level", self.level, above=0.0)
         if not self.level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {shortened(self.level)}")
         if self.cells is not None:
             check_whole("cells", self.cells, least=10, most=MOST_CELLS)
-        check_whole("most", self.most, least=5)
+        check_whole("max_rows", self.max_rows, least=5)
         check_whole("seed", self.seed, least=0)
 
     @property
     def holds(self) -> tuple[Hold, ...]:
-        return tuple(hold for hold in HOLDS if self.hold in (hold, BOTH))
+        return tuple(hold for hold in HOLDS if self.holdout in (hold, BOTH))
 
     def cells_for(self, agents: int) -> int:
         return self.cells or max(FEWEST_CELLS, CELLS_OF_AGENT * agents)
@@ -86,7 +86,7 @@ class Knot:
     pieces are those of the other half.
     """
 
-    hold: Hold
+    holdout: Hold
     factor: float
     deviation: float
     rows: int
@@ -103,7 +103,7 @@ class Calibration:
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(200, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> found = fleet.calibrate("dec-poe", hold="rows", most=20)
+    >>> found = fleet.calibrate("dec-poe", holdout="rows", max_rows=20)
     >>> found.level, found.knots[0].rows, found.factors(np.array([0.1, 1.0])).shape
     (0.95, 80, (2,))
     """
@@ -111,7 +111,7 @@ class Calibration:
     method: str
     eta: Eta
     neighbours: int
-    hold: str
+    holdout: str
     level: float
     cells: int
     knots: tuple[Knot, ...]

@@ -17,18 +17,18 @@ from math import prod
 from typing import Any, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
-from fleetgp.data.coordinates import Points, coordinate_facts, names_of
+from fleetgp.data.transforms import Points, coordinate_facts, names_of
 from fleetgp.errors import InputError
-from fleetgp.given import as_flag, as_numbers, check_number, check_whole, column_names
 from fleetgp.io.formats import pandas_for
 from fleetgp.io.sst import xarray
 from fleetgp.network import Ledger
 from fleetgp.prediction.posteriors import first_used
+from fleetgp.validation import as_flag, as_numbers, check_number, check_whole, column_names
 
 #: Of the target itself: columns whose units are its own.
 OF_TARGET = ("mean", "std", "std_observed")
@@ -110,7 +110,7 @@ class Prediction:
     means: (A, T) each agent's own answer. NaN at agents that were not told, since another one asked.
     field_variances: (A, T) likewise, of f.
     noise: (A, 1) the variance of each agent's own observations about f, sigma_eps^2.
-    noisy: whether `variances` are of an observation, as `predict(noisy=True)` has them, or of f.
+    observed: whether `variances` are of an observation, as `predict(observed=True)` has them, or of f.
     participants: (M, T) who had a say in which query; nobody, where no hosted agent was told. With dec-nearest:
         whose observations are among the nearest.
     query_rounds: (T,) rounds that each query took: of the reduction along the tree, of averaging, or of DALE; 0 with a
@@ -140,7 +140,7 @@ class Prediction:
     >>> np.allclose(high - low, 2 * 1.96 * out.std_observed, rtol=1e-4)
     True
     >>> out.to_frame().columns.tolist()
-    ['x1', 'x2', 'mean', 'std', 'std_observed', 'agents', 'uninformed']
+    ['x1', 'x2', 'mean', 'std', 'std_observed', 'n_agents', 'uninformed']
     >>> dict(out.to_dataset().sizes)  # x2 is the same for both: a coordinate, and no axis
     {'x1': 2}
     """
@@ -159,7 +159,7 @@ class Prediction:
     explained: Array
     factors: Array
     noise: Array
-    noisy: bool = False
+    observed: bool = False
     asked: int = 0
     drawn: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     held: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -172,22 +172,22 @@ class Prediction:
 
     @property
     def variances(self) -> Array:
-        """(A, T) each agent's own; of an observation where `noisy`, else of f."""
-        return self.field_variances + self.factors**2 * self.noise if self.noisy else self.field_variances
+        """(A, T) each agent's own; of an observation where `observed`, else of f."""
+        return self.field_variances + self.factors**2 * self.noise if self.observed else self.field_variances
 
     @property
     def variance(self) -> Array:
-        """(T,) of an observation where `noisy`, else of f."""
-        return np.asarray(self._variance(observed=self.noisy))
+        """(T,) of an observation where `observed`, else of f."""
+        return np.asarray(self._variance(observed=self.observed))
 
     @property
     def std(self) -> Array:
-        """(T,) the standard deviation of f, whatever `noisy` was."""
+        """(T,) the standard deviation of f, whatever `observed` was."""
         return np.sqrt(self._variance(observed=False))
 
     @property
     def std_observed(self) -> Array:
-        """(T,) that of an observation of the agent that asks, with its sigma_eps, whatever `noisy` was."""
+        """(T,) that of an observation of the agent that asks, with its sigma_eps, whatever `observed` was."""
         return np.sqrt(self._variance(observed=True))
 
     def _variance(self, *, observed: bool) -> Array:
@@ -203,11 +203,11 @@ class Prediction:
         if not level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {level!r}")
         std = self.std_observed if as_flag(observed, "observed") else self.std
-        half = float(ndtri(0.5 + 0.5 * level)) * std
+        half = float(scipy.special.ndtri(0.5 + 0.5 * level)) * std
         return self.mean - half, self.mean + half
 
     def to_frame(self, queries: Any = None) -> Any:
-        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, agents, uninformed.
+        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, n_agents, uninformed.
 
         The inputs are called x1, x2, ... where they have no names; those that are times are times again.
         agents: how many took part.
@@ -228,7 +228,7 @@ class Prediction:
             "mean": self.mean,
             "std": self.std,
             "std_observed": self.std_observed,
-            "agents": np.asarray(self.participants.sum(axis=0)),
+            "n_agents": np.asarray(self.participants.sum(axis=0)),
             "uninformed": self.uninformed,
         }
 
@@ -272,16 +272,6 @@ def worst(statuses: Iterable[Status]) -> Status:
     'diverged'
     """
     return max(statuses, key=STATUSES.index, default="converged")
-
-
-def explained_share(rule: str, prior: Array, participants: BoolArray, variances: Array) -> Array:
-    """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T).
-
-    PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
-    """
-    if rule == "poe":
-        prior = prior / np.maximum(participants.sum(axis=0), 1)
-    return np.asarray(1.0 - variances / prior)
 
 
 def kept_once(rows: Values) -> Values:
@@ -336,7 +326,7 @@ MOST_NUMBERS = 100_000_000
 class Joint:
     """What the fleet knows of f at T queries together, and how it came by it. `Fleet.joint` makes it.
 
-    mean: (T,), covariance: (T, T), in the units of the data; of f, or of observations where noisy. NaN where no hosted
+    mean: (T,), covariance: (T, T), in the units of the data; of f, or of observations. NaN where no hosted
         agent was told, since another one asked.
     participants: (M, T) who had a say in which query.
     status: "converged": every joint answer is exact, in a fixed number of rounds.

@@ -21,11 +21,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.coordinates import Points
+from fleetgp.data.transforms import Points
 from fleetgp.errors import InputError, check_name, listed, shortened
-from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 from fleetgp.prediction.results import answer_frame
+from fleetgp.validation import check_whole
 
 CRITERIA = ("variance", "mutual-information")
 #: Gains that differ by less, relative to the largest, are equal: the first of them is taken, on every processor.
@@ -41,7 +41,7 @@ class Suggestion:
     places: (n, D).  indices: (n,) which of the candidates of its agent each is.  agents: (n,) who shall go there.
     gains: (n,) by "variance" the variance of f there, given what was chosen before, in squared units of the data; by
         "mutual-information" what is gained of that, in nats. It is negative where more places say no more of the rest.
-    by, method: how.  ledger: what was sent.
+    criterion, method: how.  ledger: what was sent.
     points: the places, with the names of the inputs.  labels: what all agents of the fleet are called.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -60,7 +60,7 @@ class Suggestion:
     indices: IntArray
     agents: IntArray
     gains: Array
-    by: str
+    criterion: str
     method: str
     ledger: Ledger
     points: Points | None = None
@@ -86,11 +86,11 @@ class Suggestion:
         return answer_frame(self.points, columns, None)
 
     def __repr__(self) -> str:
-        return f"Suggestion({len(self.places)} places by {self.by}, {self.method})"
+        return f"Suggestion({len(self.places)} places by {self.criterion}, {self.method})"
 
 
-def check_criterion(by: object) -> None:
-    check_name("by", by, CRITERIA)
+def check_criterion(criterion: object) -> None:
+    check_name("criterion", criterion, CRITERIA)
 
 
 class Gains:
@@ -99,10 +99,12 @@ class Gains:
     covariance: (C, C) of f.  noise: the variance of an observation beyond that of f.
     """
 
-    def __init__(self, covariance: Array, noise: float, by: str) -> None:
+    def __init__(self, covariance: Array, noise: float, criterion: str) -> None:
         self._noise, self._covariance = noise, covariance.copy()
         #: The inverse of the covariance of observations at the candidates that are left.
-        self._precision = np.linalg.inv(covariance + noise * np.eye(len(covariance))) if by != "variance" else None
+        self._precision = (
+            np.linalg.inv(covariance + noise * np.eye(len(covariance))) if criterion != "variance" else None
+        )
 
     def now(self) -> Array:
         """(C,); of those that were chosen it holds no meaning."""

@@ -15,14 +15,12 @@ import numpy as np
 
 from fleetgp import plot
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.streamed import Streamed, counts_of
-from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import unknown_name
-from fleetgp.files import Kept, whole
-from fleetgp.fleet.maps import AGENTS, COVERAGE, KNOWN, Grid, identifier, map_dataset, on_all_cells
+from fleetgp.files import ResumableCache, whole
+from fleetgp.fleet.maps import CELL_STATUS, KNOWN, N_AGENTS, Grid, identifier, map_dataset, on_all_cells
 from fleetgp.network import KINDS, InProcess
-from fleetgp.prediction import Prediction, prediction_method
-from fleetgp.prediction.predict import block_size
+from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction.methods import block_size
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Pace, Progress, listening
 from fleetgp.storage.model import Model
@@ -60,7 +58,7 @@ class Answers:
     factors: tuple[float, float]
     drawn: int
     held: int
-    kept: Kept
+    kept: ResumableCache
 
 
 def ask(
@@ -84,8 +82,10 @@ def ask(
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
     of_engine = None if row.rule == "nearest" else given.pop("neighbours", None)
-    size = block_size(row, InProcess(fleet.graph), given.get("neighbours", NEIGHBOURS))
-    kept = Kept(out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options))
+    size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
+    kept = ResumableCache(
+        out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
+    )
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -117,10 +117,10 @@ def _settings(
     """Everything that an answer depends on: pieces of another one are of no use."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         content.update(b"".join(one.packed.tobytes() for one in fleet.data.summaries))
-        if fleet.fit is not None and fleet.fit.moments is not None:
-            content.update(fleet.fit.moments.packed.tobytes())
+        if fleet.last_fit is not None and fleet.last_fit.moments is not None:
+            content.update(fleet.last_fit.moments.packed.tobytes())
     else:
         for own in fleet.data:
             content.update(own.packed.tobytes() + own.values.tobytes())
@@ -131,8 +131,8 @@ def _settings(
         "method": method,
         "agent": position,
         "data": content.hexdigest(),
-        "theta": model.theta if fleet.fit is None else fleet.fit.thetas.tolist(),
-        "view": "" if fleet.fit is None else [str(fleet.fit.scaling), str(fleet.fit.coordinates)],
+        "theta": model.theta if fleet.last_fit is None else fleet.last_fit.thetas.tolist(),
+        "view": "" if fleet.last_fit is None else [str(fleet.last_fit.scaling), str(fleet.last_fit.coordinates)],
         "kernel": fleet.kernel.name,
         "normalize": fleet.normalize,
         "mean": fleet.mean,
@@ -179,7 +179,7 @@ def _piece(found: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str
     }
 
 
-def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: int, kept: Kept) -> Answers:
+def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: int, kept: ResumableCache) -> Answers:
     def along(name: str, dtype: type) -> Any:
         return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
 
@@ -215,16 +215,16 @@ PICTURES = (PICTURE, ".pdf")
 
 
 def save_map(
-    path: Path, model: Model, grid: Grid, answers: Answers, chosen: BoolArray, coverage: Array, units: str
+    path: Path, model: Model, grid: Grid, answers: Answers, chosen: BoolArray, status: Array, units: str
 ) -> Path:
     """Write the NetCDF file and the picture, both whole; the picture's path. Where `path` is a picture's, it alone.
 
-    answers: at the chosen cells.  coverage: (T,) what is said of the others.  units: of the target, if they are given.
+    answers: at the chosen cells.  status: (T,) what is said of the others.  units: of the target, if they are given.
     """
     columns: dict[str, Any] = {"mean": answers.mean, "std": answers.std, "std_observed": answers.std_observed}
-    columns |= {AGENTS: answers.participants}
+    columns |= {N_AGENTS: answers.participants}
     facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
-    known = on_all_cells(coverage, chosen, answers.uninformed)
+    known = on_all_cells(status, chosen, answers.uninformed)
     data = map_dataset(model.fleet, grid, columns, known, chosen, facts, units)
     picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
     figure = _draw(grid, data, model, answers)
@@ -239,9 +239,9 @@ def save_map(
 def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     """Mean and standard deviation side by side; dots are the observations, at most some thousand of them."""
     panels = plot.map(data, dots=model.fleet)
-    everywhere, shown = sum(counts_of(model.fleet.data)), len(panels[0].lines[0].get_xdata())
+    everywhere, shown = sum(model.fleet.data.counts), len(panels[0].lines[0].get_xdata())
     ended = "" if answers.status == "converged" else f", {answers.status}"
-    blank = "" if (data[COVERAGE].values == KNOWN).all() else "; hatched: nothing known"
+    blank = "" if (data[CELL_STATUS].values == KNOWN).all() else "; hatched: nothing known"
     dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"
     said = f"dots: {dots}" if shown else "the model knows no single observations"
     chosen = "".join(f", {name} = {_shown(data, name)}" for name in grid.fixed)

@@ -14,12 +14,11 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import check_mean
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
 from fleetgp.fleet.shards import noise_model_of, parted
-from fleetgp.given import as_path
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
@@ -50,6 +49,7 @@ from fleetgp.storage.tensors import (
 from fleetgp.training import Fit, training_method
 from fleetgp.training.constraints import Known
 from fleetgp.training.fit import Start
+from fleetgp.validation import as_path
 from fleetgp.version import __version__
 
 #: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
@@ -112,9 +112,7 @@ def newer(folder: str | Path, facts: Mapping[str, Any]) -> str:
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[tuple[Any, ...]] | Streamed = (
-        () if "moments" in facts else _read_shards(facts, folder, len(inputs))
-    )
+    shards: Sequence[tuple[Any, ...]] | Dataset = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
     moments = None
     if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
-from fleetgp.given import as_names
+from fleetgp.validation import as_names
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ class Model:
     @property
     def status(self) -> str:
         """How training ended; "interrupted" where it did not, "given" where there was none."""
-        if self.fleet.fit is not None:
-            return self.fleet.fit.status
+        if self.fleet.last_fit is not None:
+            return self.fleet.last_fit.status
         return "interrupted" if self.note.startswith("interrupted") else "given"
 
     @property
@@ -97,8 +96,8 @@ class Model:
         return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        rows, agents = sum(counts_of(self.fleet.data)), len(self.agents)
-        how = self.status if self.fleet.fit is None else f"{self.fleet.fit.method} {self.status}"
+        rows, agents = sum(self.fleet.data.counts), len(self.agents)
+        how = self.status if self.fleet.last_fit is None else f"{self.fleet.last_fit.method} {self.status}"
         return (
             f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "
             f"{rows:,} observations, kernel {self.fleet.first_kernel.name}, {how})"

@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fleetgp.data.coordinates import Coordinates, coordinate_rule
-from fleetgp.data.scaling import Scaling
-from fleetgp.data.streamed import Streamed, Summary
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, fits, response_sizes
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.answering import current_calibration
+from fleetgp.model.observations import Summary
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibration import Knot
 from fleetgp.storage.tensors import MOMENTS, Shape, load_arrays, save_arrays, to_json, typed
@@ -82,7 +82,7 @@ def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
     if found is None:
         return None
     sent = {} if found.ledger is None else found.ledger.by_kind()
-    names = ("method", "eta", "neighbours", "hold", "level", "cells")
+    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
@@ -93,17 +93,23 @@ def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
 def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     """The converse, without the ledger; what cannot be raises a ValueError, KeyError, TypeError or InputError."""
     assert fleet.theta is not None, "every model has one"
-    holding = Holding(typed(facts, "hold", str), typed(facts, "level", float), typed(facts, "cells", int))
+    facts = _renamed(facts) | {"knots": [_renamed(knot) for knot in facts["knots"]]}
+    holding = Holding(typed(facts, "holdout", str), typed(facts, "level", float), typed(facts, "cells", int))
     options = PredictionOptions().changed({"eta": facts["eta"], "neighbours": facts["neighbours"]})
     method = prediction_method(typed(facts, "method", str)).name
     knots = tuple(Knot(**knot) for knot in facts["knots"])
-    if tuple(knot.hold for knot in knots) != holding.holds:
+    if tuple(knot.holdout for knot in knots) != holding.holds:
         raise ValueError(f"calibration: expected knots for {', '.join(holding.holds)}")
     numbers = np.array([[knot.factor, knot.deviation, knot.rows, knot.before, knot.after] for knot in knots], float)
     if not (np.isfinite(numbers).all() and (numbers[:, :3] > 0.0).all()):
         raise ValueError(f"calibration: expected positive factors, deviations and rows, got {numbers[:, :3].tolist()}")
-    facts_of_it = holding.hold, holding.level, holding.cells_for(fleet.agents), knots
+    facts_of_it = holding.holdout, holding.level, holding.cells_for(fleet.agents), knots
     return Calibration(method, options.eta, options.neighbours, *facts_of_it, np.array(fleet.theta))
+
+
+def _renamed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Older folders call a holdout hold."""
+    return {"holdout" if name == "hold" else name: value for name, value in dict(facts).items()}
 
 
 def compared_facts(compared: Sequence[Compared]) -> list[dict[str, Any]]:
@@ -122,11 +128,15 @@ def read_compared(facts: Sequence[Mapping[str, Any]]) -> tuple[Compared, ...]:
     return tuple(found)
 
 
-class Remembered(Streamed):
+class Remembered(Dataset):
     """The agents of a fleet whose rows are in files elsewhere. method: the one that it was trained with."""
 
     def __init__(self, names: tuple[str, ...], summaries: Sequence[Summary], method: str) -> None:
-        self.names, self.summaries, self._method = names, summaries, method
+        self.names, self._summaries, self._method = names, summaries, method
+
+    @property
+    def summaries(self) -> Sequence[Summary]:
+        return self._summaries
 
     def load(self) -> NoReturn:
         raise self._gone("its rows")
@@ -138,7 +148,7 @@ class Remembered(Streamed):
         raise self._gone("other moments than it has")
 
     def rescaled(self, scaling: Scaling) -> Remembered:
-        return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries], self._method)
+        return Remembered(self.names, [scaling.summary(one) for one in self.summaries], self._method)
 
     def moved(self, coordinates: Coordinates) -> Remembered:
         return Remembered(self.names, [coordinates.summary(one) for one in self.summaries], self._method)

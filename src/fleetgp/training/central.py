@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+import scipy
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Status, Verdict, drive
@@ -120,7 +120,7 @@ class CentralSearch:
             return self._rising(x)  # a wall of infinity would end the line search
         return self._scaled(value, slope)
 
-    def stop(self, intermediate_result: OptimizeResult) -> None:
+    def stop(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         """The callback after each iteration of the minimizer, which `StopIteration` ends."""
         if self.ended is not None:
             raise StopIteration
@@ -168,7 +168,7 @@ class CentralMinimizer:
         reach = self.bounds.within(search.start, REACH)
         bounds = np.stack([reach.lower, reach.upper], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
-        found = minimize(
+        found = scipy.optimize.minimize(
             search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
         )
         gradient = np.abs(self.bounds.cut(search.best.local.x[0], search.slope)).max()
@@ -176,7 +176,7 @@ class CentralMinimizer:
         status = self._judged(search, found, left, tol)
         return Outcome(search.best, search.evaluations, status, np.asarray(left), search.best.local.x[0])
 
-    def _judged(self, search: CentralSearch, found: OptimizeResult, left: float, tol: float) -> Status:
+    def _judged(self, search: CentralSearch, found: scipy.optimize.OptimizeResult, left: float, tol: float) -> Status:
         """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly
         any gradient is left, or hardly anything to be gained by following it.
         """
@@ -291,7 +291,9 @@ class TreeNewton:
             found = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
             return np.append(newton.decide(state.search, found).row, signs)[None]
 
-        told = self.network.reduce(rows[:, None], "statistics", finish=finish, told=(len(state.search.row) + 2,))
+        told = self.network.reduce(
+            rows[:, None], "statistics", finish=finish, result_shape=(len(state.search.row) + 2,)
+        )
         assert told is not None, "all agents are told"
         return np.asarray(told[0])
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, shortened, unknown_name
-from fleetgp.given import LARGEST, check_number
+from fleetgp.validation import LARGEST, check_number
 
 #: A slope below this share of the system's largest numbers is rounding.
 ROUNDING = 1e-13

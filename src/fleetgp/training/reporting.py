@@ -5,15 +5,14 @@ What is to be said of how a training ended: at a bound, or nowhere, and what hel
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.coordinates import DISTORTED, Coordinates
+from fleetgp.data.transforms import DISTORTED, Coordinates
 from fleetgp.engines.base import told_theta
-from fleetgp.errors import FleetGPWarning, NotConvergedWarning
+from fleetgp.errors import FleetGPWarning, NotConvergedWarning, warn
 from fleetgp.progress import Listener, Progress, Remembering
 from fleetgp.training.fit import Fit, about_bounds, about_floor, disagreement
 from fleetgp.training.methods import training_method
@@ -112,14 +111,14 @@ def about_rounds(fit: Fit, options: TrainingOptions) -> str:
     )
 
 
-def warn_of_end(fit: Fit, options: TrainingOptions, names: Sequence[str], who: str = "", stacklevel: int = 2) -> None:
+def warn_of_end(fit: Fit, options: TrainingOptions, names: Sequence[str], who: str = "") -> None:
     """Warn of what a user should know of the end of a training. who: stands before it."""
     for told, kind in (
         (about_end(fit, options, names), FleetGPWarning),
         (about_rounds(fit, options), NotConvergedWarning),
     ):
         if told:
-            warnings.warn(f"{who}{told}", kind, stacklevel=stacklevel + 1)
+            warn(f"{who}{told}", kind)
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:

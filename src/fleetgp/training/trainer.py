@@ -11,12 +11,12 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus import Running, Status, Verdict
 from fleetgp.errors import InputError, shortened, unknown_name
-from fleetgp.given import check_whole
 from fleetgp.network import Ledger
 from fleetgp.training.admm import Rounds
 from fleetgp.training.methods import METHODS, TrainingMethod
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import Setting, stepwise
+from fleetgp.validation import check_whole
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
 #: with time the network goes on in any case.

@@ -13,8 +13,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from fleetgp.errors import Cancelled, NetworkError, WorkerLostError
 from fleetgp.graph import Topology
-from fleetgp.network.ray.host import Ended, Function, Place, started
-from fleetgp.network.ray.network import Readings
+from fleetgp.network.ray.host import Ended, Function, Place, Readings, started
 
 #: Seconds that a worker may take to start, or to answer whether it lives.
 START, SILENCE = 180.0, 120.0

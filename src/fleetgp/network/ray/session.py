@@ -6,12 +6,11 @@ import os
 import secrets
 import socket
 import threading
-import warnings
 from pathlib import Path
 
 import ray
 
-from fleetgp.errors import FleetGPWarning, InputError, NetworkError
+from fleetgp.errors import InputError, NetworkError, warn
 from fleetgp.linalg.threads import processors
 
 #: Seconds within which a cluster must answer at its address.
@@ -94,11 +93,9 @@ def _connect(address: str | None, workers: int) -> None:
         ray.init(**quiet)
         return
     if workers > processors():
-        warnings.warn(
+        warn(
             f"{workers} workers share the {processors()} processors of this machine: as many workers as processors are "
-            "quicker",
-            FleetGPWarning,
-            stacklevel=3,
+            "quicker"
         )
 
 

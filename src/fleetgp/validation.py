@@ -1,4 +1,4 @@
-"""Arrays as callers give them: real numbers, with nothing hidden in them, or one clear error.
+"""Checks of what callers give: numbers, names, flags and arrays with nothing hidden in them, or one clear error.
 
 NumPy turns much into floats without a word: it forgets masks, drops imaginary parts, reads text, and counts times in
 whatever unit they have. Every array of a caller comes in through `as_numbers`.
@@ -7,7 +7,6 @@ whatever unit they have. Every array of a caller comes in through `as_numbers`.
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.errors import FleetGPWarning, InputError, shortened
+from fleetgp.errors import InputError, shortened, warn
 
 #: Squares of larger values overflow.
 LARGEST = 1e100
@@ -162,7 +161,7 @@ def by_name(values: Any, names: Sequence[str], what: str) -> Any:
     return values[list(names)]
 
 
-def check_aligned(first: Any, second: Any, what: str, names: tuple[str, str], stacklevel: int) -> None:
+def check_aligned(first: Any, second: Any, what: str, names: tuple[str, str]) -> None:
     """Rows are matched by position: one clear error, or a warning, where their labels (pandas) say otherwise."""
     one, other = (getattr(given, "index", None) if hasattr(given, "iloc") else None for given in (first, second))
     if one is None or other is None or len(one) != len(other) or one.equals(other):
@@ -173,11 +172,9 @@ def check_aligned(first: Any, second: Any, what: str, names: tuple[str, str], st
             f"{what}the rows of {a} and {b} are labelled alike but in another order: align them, "
             f"e.g. {b}.loc[{a}.index]"
         )
-    warnings.warn(
+    warn(
         f"{what}the rows of {a} and {b} are labelled differently (first: {one[0]} and {other[0]}): they are "
-        f"matched by position. Align them, or give {b}.to_numpy()",
-        FleetGPWarning,
-        stacklevel=stacklevel + 1,
+        f"matched by position. Align them, or give {b}.to_numpy()"
     )
 
 

@@ -13,8 +13,8 @@ import xarray as xr
 import fleetgp as fg
 from fleetgp.data import partition_by_label
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.given import as_numbers, check_number
 from fleetgp.io import read_observations
+from fleetgp.validation import as_numbers, check_number
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.
@@ -171,7 +171,7 @@ def test_queries_that_overflow_are_one_clear_error() -> None:
         ),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=-1, kernel="se", normalize=False), "seed must be a whole number"),
         (lambda: fg.Fleet(paper_shards(60, 3), seed=1.5, kernel="se", normalize=False), "seed must be a whole number"),  # type: ignore[arg-type]
-        (lambda: fleet().predict([[0, 0]], noisy="no"), "noisy: expected True or False, got 'no'"),  # type: ignore[arg-type]
+        (lambda: fleet().predict([[0, 0]], observed="no"), "observed: expected True or False, got 'no'"),  # type: ignore[arg-type]
         (lambda: fleet().predict([[0, 0]], agent=True), "agent must lie between 0 and 2, got True"),
         (lambda: fg.partition(*x_and_y(), agents=2.0), "agents must be a whole number"),  # type: ignore[call-overload]
         (lambda: fg.partition(*x_and_y(), agents=True), "agents must be a whole number"),

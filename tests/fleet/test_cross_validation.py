@@ -15,8 +15,8 @@ from scipy.stats import norm
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.files import Kept
-from fleetgp.fleet.validation import Fold, Plan
+from fleetgp.files import ResumableCache
+from fleetgp.fleet.cross_validation import Fold, Plan
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards
@@ -40,7 +40,7 @@ def covariance(x: Array) -> Array:
 def test_scores_of_a_fleet_are_those_of_its_prediction() -> None:
     fleet, unseen = small(), fg.synthetic_field(40, seed=5)
     found = fleet.score(unseen.inputs, unseen.observations, "dec-rbcm", level=0.8)
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True)
     trained = np.concatenate([y for _, y in fleet.shards])
     expected = score((told.mean, told.variance), unseen.observations, trained=trained, level=0.8)
     assert found.numbers == pytest.approx(expected.numbers, rel=1e-12)
@@ -53,7 +53,7 @@ def test_scores_of_a_fleet_are_those_of_its_prediction() -> None:
 def test_agents_that_have_not_agreed_have_scores_of_their_own() -> None:
     fleet, unseen = small(), fg.synthetic_field(20, seed=5)
     found = fleet.score(unseen.inputs, unseen.observations, "dec-rbcm", consensus="average", rounds=1)
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True, consensus="average", rounds=1)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True, consensus="average", rounds=1)
     for agent, own in enumerate(found.answers):
         assert own.rmse == pytest.approx(np.sqrt(np.mean((told.means[agent] - unseen.observations) ** 2)), rel=1e-12)
     assert len({own.rmse for own in found.answers}) == 3
@@ -67,7 +67,7 @@ def test_rows_that_belong_to_agents() -> None:
         (unseen.inputs[12:], unseen.observations[12:], np.zeros(8)),
     ]
     found = fleet.score(halves, method="dec-rbcm")
-    told = fleet.predict(unseen.inputs, "dec-rbcm", noisy=True)
+    told = fleet.predict(unseen.inputs, "dec-rbcm", observed=True)
     mean, variance = told.mean[:12], told.variance[:12] + 0.25
     first, nobody, last = found.rows_of
     assert nobody is None
@@ -88,22 +88,25 @@ def test_frames_are_taken_by_name() -> None:
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nan": (lambda f: f.score(np.zeros((2, 2)), [0.0, np.nan]), r"^y has NaN or infinite values in 1 of 2 rows"),
     "shapes": (lambda f: f.score(np.zeros((2, 2)), np.zeros(3)), r"^X must be \(N, D\) and y \(N,\)"),
-    "noisy": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), noisy=False), "expected no noisy"),
+    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score does not accept observed"),
     "shards": (lambda f: f.score([(np.zeros((2, 2)), np.zeros(2))]), r"\(X_i, y_i\) for each of 3 agents"),
     "deviations": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), s=[-1.0, 0.0]), "^s: expected standard deviations"),
-    "by": (lambda f: f.cross_validate(by="rows"), "unknown by 'rows': choose one of random, agent, block"),
+    "by": (lambda f: f.cross_validate(split="rows"), "unknown split 'rows': choose one of random, agent, block"),
     "folds": (lambda f: f.cross_validate(1), "folds must be a whole number of at least 2, got 1"),
-    "too many": (lambda f: f.cross_validate(4, by="agent"), "expected at most 3 folds, one for each agent, got 4"),
-    "one agent": (lambda _: small(1).cross_validate(by="agent"), "folds must be a whole number of at least 2, got 1"),
-    "cells": (lambda f: f.cross_validate(cells=20), 'cells are of by="block", got by="random"'),
-    "few cells": (lambda f: f.cross_validate(by="block", cells=5), "cells must be a whole number of at least 10"),
+    "too many": (lambda f: f.cross_validate(4, split="agent"), "expected at most 3 folds, one for each agent, got 4"),
+    "one agent": (
+        lambda _: small(1).cross_validate(split="agent"),
+        "folds must be a whole number of at least 2, got 1",
+    ),
+    "cells": (lambda f: f.cross_validate(cells=20), 'cells are of split="block", got split="random"'),
+    "few cells": (lambda f: f.cross_validate(split="block", cells=5), "cells must be a whole number of at least 10"),
     "method": (lambda f: f.cross_validate(method="kriging"), "unknown prediction method 'kriging'"),
     "level": (lambda f: f.cross_validate(level=2.0), "level must lie between 0 and 1, got 2.0"),
-    "agent": (lambda f: f.cross_validate(agent=1), "expected neither noisy nor agent"),
+    "agent": (lambda f: f.cross_validate(agent=1), "accepts neither observed nor agent"),
     "train": (lambda f: f.cross_validate(train="yes"), "train: expected True or False, got 'yes'"),
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (
-        lambda _: small(theta=None, noise="agents").cross_validate(by="agent"),
+        lambda _: small(theta=None, noise="agents").cross_validate(split="agent"),
         "agent 0 has no rows left in a fold, and nobody else has the noise '0'",
     ),
 }
@@ -138,7 +141,7 @@ def test_leaving_each_row_out_has_a_closed_form() -> None:
 @pytest.mark.parametrize("graph", ["path", "star"])
 def test_leaving_agents_out_is_the_gp_of_the_others(graph: str) -> None:
     fleet = small(graph=graph)
-    found = fleet.cross_validate(by="agent", method="full-gp", train=False)
+    found = fleet.cross_validate(split="agent", method="full-gp", train=False)
     assert [fold.relays for fold in found.folds] == [(0,), (1,), (2,)]
     for agent, (x, y) in enumerate(fleet.shards):
         rest = [shard for other, shard in enumerate(fleet.shards) if other != agent]
@@ -156,7 +159,7 @@ def test_leaving_agents_out_is_the_gp_of_the_others(graph: str) -> None:
 def test_nobody_observes_a_hidden_block() -> None:
     """Rows are in the fold of the nearest of random points in the box, whoever has them."""
     fleet = small(n=240)
-    found = fleet.cross_validate(4, by="block", method="dec-rbcm", train=False, cells=12, seed=7)
+    found = fleet.cross_validate(4, split="block", method="dec-rbcm", train=False, cells=12, seed=7)
     x = np.concatenate([x for x, _ in fleet.shards])
     centres = x.min(axis=0) + np.random.default_rng(7).random((12, 2)) * np.ptp(x, axis=0)
     width = np.ptp(x, axis=0)
@@ -188,14 +191,14 @@ def test_hidden_rows_are_predicted_as_by_a_fleet_that_never_had_them(name: str) 
         other = fg.Fleet(rest, **{"kernel": "se", "normalize": False, **settings})
         for agent, (x, _) in enumerate(fleet.shards):
             mine = found.fold_of[agent] == number
-            told = other.predict(x[mine], "dec-rbcm", noisy=True)
+            told = other.predict(x[mine], "dec-rbcm", observed=True)
             assert found.means[agent][mine] == pytest.approx(told.means[agent], rel=1e-9, abs=1e-9)
             assert found.variances[agent][mine] == pytest.approx(told.variances[agent], rel=1e-9)
 
 
 def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> None:
     fleet = small(4, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4))
-    found = fleet.cross_validate(by="agent", method="dec-rbcm", train=False)
+    found = fleet.cross_validate(split="agent", method="dec-rbcm", train=False)
     assert [fold.theta["sigma_eps_cheap"] for fold in found.folds] == [0.4] * 4
     assert list(found.folds[0].theta)[-2:] == ["sigma_eps_cheap", "sigma_eps_good"]
     # Far from all others only the prior and the agent's own noise are left.
@@ -203,7 +206,7 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
     away = fg.Fleet(
         shards, noise=["good", "cheap", "cheap", "good"], theta=(1.2, 0.3, 1.3, 0.1, 0.4), kernel="se", normalize=False
     )
-    first = away.cross_validate(by="agent", method="dec-rbcm", train=False)
+    first = away.cross_validate(split="agent", method="dec-rbcm", train=False)
     assert first.variances[0] == pytest.approx(np.full(15, 1.3**2 + 0.1**2), rel=1e-9)
     assert first.folds[0].uninformed == 15
 
@@ -214,7 +217,9 @@ def test_known_deviations_are_in_the_variances() -> None:
     found = fleet.cross_validate(3, method="dec-rbcm", train=False)
     rest = [tuple(part[own != 0] for part in shard) for shard, own in zip(shards, found.fold_of, strict=True)]
     mine = found.fold_of[1] == 0
-    told = fg.Fleet(rest, theta=THETA, kernel="se", normalize=False).predict(shards[1][0][mine], "dec-rbcm", noisy=True)
+    told = fg.Fleet(rest, theta=THETA, kernel="se", normalize=False).predict(
+        shards[1][0][mine], "dec-rbcm", observed=True
+    )
     assert found.variances[1][mine] == pytest.approx(told.variance + 0.25, rel=1e-9)
 
 
@@ -223,7 +228,7 @@ def test_every_fold_is_trained_without_its_rows() -> None:
     before = fleet.train("dec-fact-gp", theta0=THETA, fixed={"noise": 0.12})
     how: dict[str, Any] = {"method": "dec-apx-gp", "theta0": THETA, "rounds": 5, "tol": 0.0}
     found = fleet.cross_validate(2, method="dec-rbcm", train=how)
-    assert fleet.fit is before
+    assert fleet.last_fit is before
     for number, fold in enumerate(found.folds):
         rest = [(x[own != number], y[own != number]) for (x, y), own in zip(fleet.shards, found.fold_of, strict=True)]
         fit = fg.Fleet(rest, kernel="se", normalize=False).train(**how)
@@ -243,7 +248,7 @@ def test_several_kernels_are_chosen_from_in_every_fold() -> None:
 
 def test_finished_folds_are_kept_and_progress_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet, told = small(), list[Progress]()
-    kept = Kept(tmp_path / "parts", {})
+    kept = ResumableCache(tmp_path / "parts", {})
     asked: dict[str, Any] = {"method": "dec-rbcm", "train": False}
     real = Plan.fold
 
@@ -275,7 +280,7 @@ def test_a_table_of_it() -> None:
     frame = found.to_frame(["Ada", "Bo", "Cy"])
     assert frame.index.tolist() == ["all", "fold 0", "fold 1", "rows of Ada", "rows of Bo", "rows of Cy"]
     assert frame["rows"].tolist() == [60, 30, 30, 20, 20, 20]
-    assert "CrossValidation(by='random', method='dec-rbcm', folds=2" in repr(found)
+    assert "CrossValidation(split='random', method='dec-rbcm', folds=2" in repr(found)
 
 
 def test_rows_in_files_are_loaded(tmp_path: Path) -> None:

@@ -18,27 +18,26 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
-from fleetgp.data.coordinates import rows_along_arc
+from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
-from fleetgp.data.streamed import Streamed, corners, summaries_of
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
-from fleetgp.files import Kept
+from fleetgp.files import ResumableCache
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
 from fleetgp.fleet.scoring import trivial_of
 from fleetgp.fleet.shards import own_groups
-from fleetgp.given import as_flag, check_whole
 from fleetgp.graph.topology import relayed
 from fleetgp.metrics import LEVEL, Scores, Trivial, framed, score
 from fleetgp.metrics.scores import half_width
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding
 from fleetgp.progress import Listener, Pace, Progress, listening
+from fleetgp.validation import as_flag, check_whole
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
 
 
-By = Literal["random", "agent", "block"]
+Split = Literal["random", "agent", "block"]
 
 
 @dataclass(frozen=True)
@@ -53,26 +52,26 @@ class Rest:
     judges: tuple[int, ...]
 
 
-def dealt(fleet: Fleet, by: By, folds: int | None, cells: int | None, seed: int) -> list[IntArray]:
+def dealt(fleet: Fleet, split: Split, folds: int | None, cells: int | None, seed: int) -> list[IntArray]:
     """(N_i,) of each agent's rows the fold in which they are hidden; or one clear error."""
-    check_name("by", by, get_args(By))
-    if cells is not None and by != "block":
-        raise InputError(f'cells are of by="block", got by="{by}": leave them out')
+    check_name("split", split, get_args(Split))
+    if cells is not None and split != "block":
+        raise InputError(f'cells are of split="block", got split="{split}": leave them out')
     shards = rows_of(fleet)
-    count = (fleet.agents if by == "agent" else FOLDS) if folds is None else folds
+    count = (fleet.agents if split == "agent" else FOLDS) if folds is None else folds
     check_whole("folds", count, least=2)
     rows = sum(map(len, shards))
     if count > rows:
         raise InputError(f"folds: expected at most {rows:,}, one for each row, got {count:,}")
-    if by == "agent" and count > fleet.agents:
-        raise InputError(f'by="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
-    if by == "agent":
+    if split == "agent" and count > fleet.agents:
+        raise InputError(f'split="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
+    if split == "agent":
         turns = _turns(shards, seed) if count < fleet.agents else range(count)
         return [np.full(len(own), turn % count) for own, turn in zip(shards, turns, strict=True)]
-    if by == "random":
+    if split == "random":
         return [row_pieces(own.inputs, own.values, seed, count) % count for own in shards]
-    pieces = rows_along_arc(shards, fleet.coordinates)
-    low, high = corners(summaries_of(pieces))
+    pieces = shards.along_arc(fleet.coordinates.longitude)
+    low, high = corners(pieces.summaries)
     many = Holding(cells=cells).cells_for(fleet.agents)
     return [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
 
@@ -86,9 +85,9 @@ def _turns(shards: Sequence[Observations], seed: int) -> IntArray:
     return found
 
 
-def rows_of(fleet: Fleet) -> Sequence[Observations]:
+def rows_of(fleet: Fleet) -> InMemory:
     """Every agent's rows, loaded if they are in files: all, or the sample that is drawn."""
-    return fleet.data.load() if isinstance(fleet.data, Streamed) else fleet.data
+    return InMemory(fleet.data.load())
 
 
 def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
@@ -119,7 +118,7 @@ def _judge(agent: int, members: Sequence[int], groups: Sequence[int], names: Seq
     assert names is not None, "without groups all are of one"
     raise InputError(
         f"cross-validation: agent {agent} has no rows left in a fold, and nobody else has the noise {names[agent]!r}: "
-        'its observations cannot be judged. Give by="random", or a noise that several agents share'
+        'its observations cannot be judged. Give split="random", or a noise that several agents share'
     )
 
 
@@ -168,7 +167,7 @@ class Fold:
 class CrossValidation:
     """How well a fleet predicts rows that it does not see; `Fleet.cross_validate` makes it.
 
-    by, method: what was hidden together, and how it was predicted.
+    split, method: what was hidden together, and how it was predicted.
     folds: what became of each.  fold_of: (N_i,) of each agent's rows, the number of the fold that hid them.
     truths, means, variances: (N_i,) of each agent's rows in their order, the observations and their held-out
         predictions. Known deviations of observations are in the variances.
@@ -187,7 +186,7 @@ class CrossValidation:
     np.int64(30)
     """
 
-    by: str
+    split: str
     method: str
     folds: tuple[Fold, ...]
     fold_of: tuple[IntArray, ...] = field(repr=False)
@@ -201,7 +200,7 @@ class CrossValidation:
     @classmethod
     def of(
         cls,
-        by: str,
+        split: str,
         method: str,
         folds: Sequence[Fold],
         fold_of: Sequence[IntArray],
@@ -217,7 +216,7 @@ class CrossValidation:
         >>> field = synthetic_field(60, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
         >>> found = fleet.cross_validate(2, method="dec-poe", train=False)
-        >>> half = CrossValidation.of(found.by, found.method, found.folds, found.fold_of, found.truths, level=0.5)
+        >>> half = CrossValidation.of(found.split, found.method, found.folds, found.fold_of, found.truths, level=0.5)
         >>> half.scores.rmse == found.scores.rmse, half.scores.coverage < found.scores.coverage
         (True, True)
         """
@@ -239,7 +238,7 @@ class CrossValidation:
         whole = Scores.pooled(list(cells.values()), rows_of=rows_of, agents=tuple(agents))
         every = tuple(pooled(0, number) for number in range(len(folds)))
         rows_of_agents = tuple(fold_of), tuple(truths), tuple(means), tuple(variances)
-        return cls(by, method, tuple(folds), *rows_of_agents, level, whole, every)
+        return cls(split, method, tuple(folds), *rows_of_agents, level, whole, every)
 
     @property
     def uninformed(self) -> int:
@@ -261,7 +260,9 @@ class CrossValidation:
         return framed(dict(self.parts(agents)))
 
     def __repr__(self) -> str:
-        return f"CrossValidation(by={self.by!r}, method={self.method!r}, folds={len(self.folds)}, {self.scores!r})"
+        return (
+            f"CrossValidation(split={self.split!r}, method={self.method!r}, folds={len(self.folds)}, {self.scores!r})"
+        )
 
 
 #: Of `train`, where neither a fit nor a caller says another.
@@ -271,7 +272,7 @@ TRAINER = "dec-fact-gp"
 def cross_validate(
     fleet: Fleet,
     folds: int | None = None,
-    by: By = "random",
+    split: Split = "random",
     method: str | None = None,
     *,
     train: bool | Mapping[str, Any] = True,
@@ -279,21 +280,21 @@ def cross_validate(
     level: float = LEVEL,
     seed: int | None = None,
     progress: bool | Listener = False,
-    kept: Kept | None = None,
+    kept: ResumableCache | None = None,
     **asking: Any,
 ) -> CrossValidation:
     """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
 
-    folds: how many times rows are hidden; 5, or with by="agent" once for each agent.
-    by: what is hidden together. "random": rows of every agent, which tells how good predictions are among the data.
+    folds: how many times rows are hidden; 5, or with split="agent" once for each agent.
+    split: what is hidden together. "random": rows of every agent, which tells how good predictions are among the data.
         "agent": all rows of an agent. "block": whole cells of the fleet's box, the same for all agents, so that nobody
         observes them: it tells how good predictions are in gaps. An agent with no other rows still relays.
     method, asking: as in `predict`. Each agent's rows are judged by its own answer; those of an agent without other
         rows by that of the first agent with the same noise.
-    train: True trains anew for every fold, as the fleet was trained (by `fit.method`, with its bounds and priors, from
-        its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
+    train: True trains again for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and priors,
+        from its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
         theta, which knows the hidden rows a little, and takes a fraction of the time.
-    cells: with by="block", how many cells the box has; 16 for each agent, and at least 100.
+    cells: with split="block", how many cells the box has; 16 for each agent, and at least 100.
     level: of the intervals.  seed: draws what is hidden; without it the fleet's.
     progress: True for a bar on the terminal, or a callable that gets a `Progress`.
     kept: where finished folds are kept, so that an interrupted call goes on.
@@ -305,10 +306,10 @@ def cross_validate(
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(200, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> found = fleet.cross_validate(by="random", method="dec-rbcm", train=False)
+    >>> found = fleet.cross_validate(split="random", method="dec-rbcm", train=False)
     >>> len(found.folds), found.scores.rows, found.means[0].shape == fleet.shards[0][1].shape
     (5, 200, True)
-    >>> gaps = fleet.cross_validate(by="block", method="dec-rbcm", train=False)
+    >>> gaps = fleet.cross_validate(split="block", method="dec-rbcm", train=False)
     >>> gaps.scores.rmse > found.scores.rmse
     True
     """
@@ -317,19 +318,25 @@ def cross_validate(
     half_width(level)
     chosen = fleet.seed if seed is None else seed
     check_whole("seed", chosen, least=0)
-    if "noisy" in asking or "agent" in asking:
-        raise InputError("cross_validate: expected neither noisy nor agent: every agent judges its own observations")
-    if kept is not None and not isinstance(kept, Kept):
-        raise InputError(f"kept: expected a Kept, as fleetgp.files.Kept(folder, {{}}), got {shortened(kept)}")
+    if "observed" in asking or "agent" in asking:
+        raise InputError(
+            "cross_validate accepts neither observed nor agent: leave them out, every agent judges its own observations"
+        )
+    if kept is not None and not isinstance(kept, ResumableCache):
+        raise InputError(
+            f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
+        )
     fleet._backend.check_here("cross_validate")
-    plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, by, folds, cells, chosen)))
+    plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, split, folds, cells, chosen)))
     numbers = sorted({int(number) for own in plan.fold_of for number in np.unique(own)})
     if len(numbers) < 2:
-        raise InputError(f'by="{by}": expected rows in at least two folds, got them in {len(numbers)}: give more cells')
+        raise InputError(
+            f'split="{split}": expected rows in at least two folds, got them in {len(numbers)}: give more cells'
+        )
     renumbered = tuple(np.searchsorted(numbers, own) for own in plan.fold_of)  # blocks may leave a fold empty
-    found = _followed(replace(plan, fold_of=renumbered), len(numbers), by, progress, kept)
+    found = _followed(replace(plan, fold_of=renumbered), len(numbers), split, progress, kept)
     truths = [own.values for own in rows_of(fleet)]
-    return CrossValidation.of(by, method, found, renumbered, truths, level, fleet.labels)
+    return CrossValidation.of(split, method, found, renumbered, truths, level, fleet.labels)
 
 
 @dataclass(frozen=True)
@@ -352,7 +359,7 @@ class Plan:
         queries = np.concatenate(asked)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FleetGPWarning)  # of gaps: they are what is asked about, and counted
-            found = rest.fleet.predict(queries, self.method, noisy=True, **self.asking)
+            found = rest.fleet.predict(queries, self.method, observed=True, **self.asking)
         ends = np.cumsum([len(own) for own in asked])[:-1]
         assert rest.fleet.theta is not None, "it was trained, or given"
         return Fold(
@@ -394,20 +401,20 @@ def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
         if fleet.theta is None:
             raise InputError("cross_validate: the fleet has no hyperparameters yet: give train=True, or train it first")
         return None
-    if fleet.fit is None:
+    if fleet.last_fit is None:
         return {"method": TRAINER}
-    known = replace(fleet.fit.known, names=fleet.names).as_dict() if fleet.fit.known.names else {}
-    return {"method": fleet.fit.method, **{name: given for name, given in known.items() if given}}
+    known = replace(fleet.last_fit.known, names=fleet.names).as_dict() if fleet.last_fit.known.names else {}
+    return {"method": fleet.last_fit.method, **{name: given for name, given in known.items() if given}}
 
 
-def _followed(plan: Plan, folds: int, by: str, progress: bool | Listener, kept: Kept | None) -> list[Fold]:
+def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: ResumableCache | None) -> list[Fold]:
     """All folds, one after the other; those that are kept are not computed again."""
     found: list[Fold] = []
     with listening(progress) as listener:
         pace = Pace()
         for number in range(folds + 1):
             if listener is not None:
-                listener(Progress(f"by {by}", number, folds, pace.told(number, folds), unit="fold"))
+                listener(Progress(f"by {split}", number, folds, pace.told(number, folds), unit="fold"))
             if number < folds:
                 piece = None if kept is None else kept.get(str(number))
                 found.append(plan.fold(number) if piece is None else Fold.from_dict(piece))

@@ -1,1 +1,0 @@
-"""What an agent keeps on its disk: a journal of observations, and checkpoints of its training."""
