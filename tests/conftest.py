@@ -27,6 +27,7 @@ from fleetgp.data import Shard
 from fleetgp.engines import expert
 from fleetgp.graph import Topology
 from fleetgp.linalg.compiling import compiled_module
+from fleetgp.prediction.registry import METHODS as PREDICTORS
 from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -39,6 +40,14 @@ hypothesis_settings.load_profile("steady")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_rules_are_forgotten() -> Iterator[None]:
+    """The methods that a test registers are gone after it."""
+    before = dict(PREDICTORS)
+    yield
+    PREDICTORS._items = before
 
 
 def examples(count: int, **more: Any) -> hypothesis_settings:

@@ -46,14 +46,33 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     for name, (_, _, known) in zip(("Ada", "Bo"), fleet.shards, strict=True):
         np.testing.assert_array_equal(known, table["err"][table["boat"] == name])
     told = run("predict", "m", "points.csv", "--agent", "Bo", "--out", "a.csv", "--quiet").stdout
-    assert "(sigma_eps_Bo = " in told
-    assert "Known deviations of rows are not in it." in " ".join(told.split())
+    assert "includes sigma_eps_Bo = " in told
+    assert "The known standard deviations of rows are not included." in " ".join(told.split())
     of_f, of_y = (fleet.predict(table[["lon", "lat"]].head(3), observed=noisy, agent=1) for noisy in (False, True))
     np.testing.assert_allclose(of_y.variance - of_f.variance, theta["sigma_eps_Bo"] ** 2, rtol=1e-6)
     again = run("fit", "obs.csv", *FIT, *noisy, "--from", "m", "--fix", "sigma_eps_Bo=0.4", "--out", "n", *START).stdout
     assert "rows are weighed down as outliers, most of" in " ".join(again.split())
     assert load_model("n").theta["sigma_eps_Bo"] == pytest.approx(0.4)
     run("map", "m", "--grid", "4x3", "--out", "map.nc", "--quiet")
+
+
+def test_several_files_and_several_targets(table: pd.DataFrame) -> None:
+    noisy = ["--noise", "agents", "--robust"]
+    expected = json.loads(
+        run("fit", "obs.csv", *FIT, *noisy, "--deviation", "err", "--out", "m", *START, "--json").stdout
+    )
+    files = ["ada.csv", "bo.csv"]
+    for name, (_, rows) in zip(files, table.groupby("boat"), strict=True):
+        rows.to_csv(name, index=False)
+    found = json.loads(run("fit", *files, *FIT, *noisy, "--deviation", "err", "--out", "n", *START, "--json").stdout)
+    assert list(found["theta"]) == list(expected["theta"])
+    np.testing.assert_allclose(list(found["theta"].values()), list(expected["theta"].values()), rtol=1e-3)
+    table.assign(salinity=table["sst"] + 30.0).to_csv("two.csv", index=False)
+    both = [*FIT]
+    both.insert(both.index("sst") + 1, "salinity")
+    told = json.loads(run("fit", "two.csv", *both, *noisy, "--out", "both", "--rounds", "2", "--json").stdout)
+    assert list(told["targets"]["sst"]["theta"])[-2:] == ["sigma_eps_Ada", "sigma_eps_Bo"]
+    assert load_model("both/salinity").fleet.robust
 
 
 def test_what_cannot_be_is_refused(table: pd.DataFrame) -> None:
@@ -63,8 +82,6 @@ def test_what_cannot_be_is_refused(table: pd.DataFrame) -> None:
     )
     assert "unknown --noise 'boats': choose one of agents" in wrong("fit", "obs.csv", *FIT, "--noise", "boats", *to)
     assert "there is no column 'errors'" in wrong("fit", "obs.csv", *FIT, "--deviation", "errors", *to)
-    table.to_csv("more.csv", index=False)
-    assert "got files that are read in chunks" in wrong("fit", "obs.csv", "more.csv", *FIT, "--robust", *to)
     whole = ["--training", "dec-full-gp", "--kernel", "se"]
     assert "dec-full-gp needs one noise for all" in wrong("fit", "obs.csv", *FIT, *whole, "--noise", "agents", *to)
     bound = ["--noise", "agents", "--bound", "sigma_eps_Cy=0.1:1"]

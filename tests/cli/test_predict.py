@@ -48,7 +48,7 @@ def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
 def test_the_answer_has_both_deviations(modelled: Path) -> None:
     told = run("predict", "m", "points.csv", "--out", "a.csv").stdout
     assert "std is the standard deviation of the field, std_observed that of an observation" in told
-    assert "(sigma_eps = 0.05 is in it)" in told
+    assert "which includes sigma_eps = 0.05" in told
     answer = pd.read_csv("a.csv")
     np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
@@ -60,7 +60,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
     fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
-        (("--method", "dec-nearest", "--neighbours", "3"), {"method": "dec-nearest", "neighbours": 3}),
+        (("--method", "dec-nearest", "--n-neighbours", "3"), {"method": "dec-nearest", "n_neighbours": 3}),
         (("--eta", "auto"), {"eta": "auto"}),
         (("--eta", "0.5"), {"eta": 0.5}),
     ):
@@ -106,8 +106,8 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
     nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
-    assert "neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--neighbours", "0")
-    assert "dec-nearest has no option --engine: expected one of --neighbours" in wrong(*nearest, "--engine", "dense")
+    assert "--n-neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
+    assert "dec-nearest has no option --engine: expected one of --n-neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
 

@@ -121,7 +121,7 @@ def test_an_interruption_that_an_import_turns_into_another_error_is_still_one(
         "            raise ImportError('numpy._core.multiarray failed to import') from None\n"
         "    return genuine(name, *rest, **more)\n"
         "builtins.__import__ = importing\n"
-        "sys.argv = 'fleetgp fit t.csv --inputs lon lat --target sst --agents 1 --out m'.split()\n"
+        "sys.argv = 'fleetgp fit t.csv --inputs lon lat --target sst --n-agents 1 --out m'.split()\n"
         "cli.main()\n"
     )
     done = subprocess.run(

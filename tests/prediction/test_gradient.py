@@ -41,7 +41,7 @@ def differences(f: fg.Fleet, points: Array, method: str, steps: Array | None = N
 
 
 def options_of(method: str) -> dict[str, Any]:
-    return {"eta": 0.2} if "-nn-" in method else {"neighbours": 8} if method == "dec-nearest" else {}
+    return {"eta": 0.2} if "-nn-" in method else {"n_neighbours": 8} if method == "dec-nearest" else {}
 
 
 @pytest.mark.parametrize("method", ALL)
@@ -78,9 +78,9 @@ def test_gradients_are_limits_of_differences_with_every_kernel(kernel: str, meth
 def test_gradients_are_limits_of_differences_with_every_engine(engine: str) -> None:
     f = fg.Fleet(shards(200, 2), theta=(1.0, 0.8, 1.3, 0.3), kernel="se", normalize=False)
     for method in ("dec-rbcm", "dec-grbcm"):
-        found = f.gradient(queries(), method, engine=engine, neighbours=6)
+        found = f.gradient(queries(), method, engine=engine, n_neighbours=6)
         np.testing.assert_allclose(
-            found.gradient, differences(f, queries(), method, engine=engine, neighbours=6), atol=2e-4
+            found.gradient, differences(f, queries(), method, engine=engine, n_neighbours=6), atol=2e-4
         )
         assert set(found.engine) == {engine}
 

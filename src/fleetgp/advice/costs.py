@@ -50,8 +50,9 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import Conditioner, PredictionOptions
 from fleetgp.prediction.cross import FEWEST, LONGEST
-from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size, prediction_method
+from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
+from fleetgp.prediction.registry import METHODS as PREDICTORS
+from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.admm import best_radius
 from fleetgp.training.flat import tried
 from fleetgp.training.kernel_choice import train_best
@@ -161,7 +162,7 @@ def training_cost(
         normalize=facts.normalize,
         mean=facts.mean,
         coordinates=facts.coordinates,
-        engine=stand_in("auto", TrainingOptions().neighbours),
+        engine=stand_in("auto", TrainingOptions().n_neighbours),
     )
     with _quiet():
         if method.meet == "moments":
@@ -460,7 +461,7 @@ class _Answers:
     def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
         """What is sent before a block of queries, and for it."""
         source = self._source(scene, span)
-        engine: str = stand_in(self.options.engine, self.options.neighbours, apart=apart)
+        engine: str = stand_in(self.options.engine, self.options.n_neighbours, apart=apart)
         options = replace(self.options, engine=engine)
         answers = HostedAnswers(source, options, Conditioner())
         if agreed is not None:
@@ -499,7 +500,7 @@ class _Answers:
 
     def _nearest(self) -> PredictionCost:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
-        facts, count = self.facts, min(self.options.neighbours, self.facts.rows)
+        facts, count = self.facts, min(self.options.n_neighbours, self.facts.rows)
 
         def shared(queries: int) -> Scene:
             own = shared_out(queries, facts.sizes)
@@ -515,7 +516,7 @@ class _Answers:
             return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
 
         most = self._asked(all_rows)
-        if facts.rows <= self.options.neighbours:
+        if facts.rows <= self.options.n_neighbours:
             return self._found(most, [most], [most])
         usual = self._asked(shared)
         return self._found(usual, [self._asked(of_root)], [usual, most])

@@ -56,7 +56,7 @@ class Calibrated(Strict):
 
     method: Predictor
     eta: Share | Literal["auto"]
-    neighbours: Count
+    n_neighbours: Count
     holdout: Literal["rows", "blocks", "both"]
     level: Share
     cells: Count
@@ -64,13 +64,13 @@ class Calibrated(Strict):
 
     @classmethod
     def of(cls, found: Calibration) -> Calibrated:
-        facts = {name: getattr(found, name) for name in ("method", "eta", "neighbours", "holdout", "level", "cells")}
+        facts = {name: getattr(found, name) for name in ("method", "eta", "n_neighbours", "holdout", "level", "cells")}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
 
     @property
     def calibration(self) -> Calibration:
         knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.neighbours, self.holdout, self.level, self.cells
+        facts = self.method, self.eta, self.n_neighbours, self.holdout, self.level, self.cells
         return Calibration(*facts, knots, np.zeros(0))
 
 

@@ -162,7 +162,7 @@ class AnswerTask:
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
-        chosen, coordinates = (part.engine, part.neighbours), model.coordinates
+        chosen, coordinates = (part.engine, part.n_neighbours), model.coordinates
         theta = theta / self._told_units(model)
         shards = InMemory([self.shard]).moved(coordinates)
         return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)

@@ -1,4 +1,4 @@
-"""The commands together, and what becomes of their errors."""
+"""All commands, and how their errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typer.core import TyperGroup
 
 from fleetgp.cli import INTERRUPTED, INTERRUPTION
 from fleetgp.cli.arguments import VariadicCommand, grouped
-from fleetgp.cli.output import complain, warn
+from fleetgp.cli.output import print_error, warn
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
-#: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
+#: Exit codes: done; failed, though the input was valid; wrong input.
 DONE, FAILED, WRONG = 0, 1, 2
 
 
@@ -31,20 +31,20 @@ COMMANDS = {
     "suggest": "predict",
     "verify": "evaluation",
     "info": "info",
-    "download": "download",
-    "reproduce": "reproduce",
-    "certs": "certs",
+    "download": "examples",
+    "reproduce": "examples",
+    "certs": "running",
     "plan": "plan",
     "agent": "running",
     "up": "running",
     "down": "running",
     "status": "running",
-    "watch": "watch",
+    "watch": "running",
     "ask": "requests",
     "observe": "requests",
     "retrain": "requests",
-    "methods": "methods",
-    "demo": "demo",
+    "methods": "plan",
+    "demo": "examples",
 }
 
 
@@ -68,13 +68,13 @@ class Commands(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        found = super().resolve_command(ctx, args)
+        command = super().resolve_command(ctx, args)
         INTERRUPTION.starting = False
-        return found
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _warnings_told():
+            with _printed_warnings():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             code = _interrupted(ctx, str(error))
@@ -86,12 +86,12 @@ class Commands(TyperGroup):
             elif isinstance(error, ImportError):
                 raise
             else:
-                complain(_told(error), error.shown if isinstance(error, PointedError) else "")
+                print_error(_message(error), error.shown if isinstance(error, PointedError) else "")
                 code = WRONG if isinstance(error, InputError | OSError) else FAILED
         raise typer.Exit(code)
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this: {error or 'ask for less at once'}"
     if isinstance(error, OSError) and not isinstance(error, FleetGPError):
@@ -99,18 +99,18 @@ def _told(error: Exception) -> str:
     return error.message if isinstance(error, PointedError) else str(error)
 
 
-def _interrupted(ctx: Any, told: str) -> int:
-    """Say what became of the work: the command's own words, where it has any."""
-    going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
-    kept = "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
-    complain(f"interrupted; {told or kept}")
-    INTERRUPTION.told = True
+def _interrupted(ctx: Any, message: str) -> int:
+    """Print what became of the work: in the command's own words, where it has any."""
+    continuing = ctx.invoked_subcommand in ("ask", "observe", "retrain")
+    default = "agents continue with what they received" if continuing else "finished work, if any, is kept"
+    print_error(f"interrupted; {message or default}")
+    INTERRUPTION.printed = True
     return INTERRUPTED
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Our own warnings as lines like the commands' own."""
+def _printed_warnings() -> Iterator[None]:
+    """Print our own warnings as the commands print theirs."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, FleetGPWarning):
@@ -137,7 +137,7 @@ app = typer.Typer(
 
     [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out model/[/cyan]
 
-    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
+    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent-column boat --out model/[/cyan]
 
     [cyan]fleetgp predict model/ points.csv --out answer.csv[/cyan]
 

@@ -138,7 +138,7 @@ def check_engine(engine: str, kernel: Kernel) -> None:
 class Expert:
     """One agent's GP.
 
-    engine: "dense"; "vecchia", approximately, each observation given its `neighbours` nearest earlier ones; "moments",
+    engine: "dense"; "vecchia", approximately, each observation given its n_neighbours nearest earlier ones; "moments",
         wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
         two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
         posterior says which it came from.
@@ -151,12 +151,12 @@ class Expert:
         kernel: Kernel,
         agent: int | None,
         engine: str = "auto",
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
         *,
         moments: bool = True,
     ) -> None:
         check_engine(engine, kernel)
-        self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
+        self._settings: tuple[Any, ...] = (kernel, agent, engine, n_neighbours, moments)
         other = other_engine(engine)
         self._other = None if other is None else other.make(data, kernel, agent)
         self._offers = _offers(data, kernel, agent) if engine == "auto" and other is None else []
@@ -165,7 +165,7 @@ class Expert:
             engine = AUTO
         self.agent = agent
         self._dense = DenseEngine(data, kernel, agent)
-        self._vecchia = VecchiaEngine(data, kernel, agent, neighbours)
+        self._vecchia = VecchiaEngine(data, kernel, agent, n_neighbours)
         certified = smooth and moments and engine in ("auto", "moments")
         self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
@@ -197,15 +197,15 @@ class Expert:
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
-        kernel, agent, engine, neighbours, moments = self._settings
+        kernel, agent, engine, n_neighbours, moments = self._settings
         if self.large and self._moments is None:
             engine = "vecchia"
-        return Expert(self.data.rows(rows), kernel, agent, engine, neighbours, moments=moments)
+        return Expert(self.data.rows(rows), kernel, agent, engine, n_neighbours, moments=moments)
 
     def reobserved(self, data: Observations) -> Expert:
         """The GP of the same places with other values, and another noise of them."""
-        kernel, agent, engine, neighbours, moments = self._settings
-        found = Expert(data, kernel, agent, engine, neighbours, moments=moments)
+        kernel, agent, engine, n_neighbours, moments = self._settings
+        found = Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
         found._vecchia = self._vecchia.reobserved(data)
         return found
 
@@ -219,6 +219,7 @@ class Expert:
         """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
         differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
         """
+        self._vecchia.settle(log_theta)
         if self._engine == "auto" and self._moments is not None and self.large:
             harder = log_theta.copy()
             harder[:-2] -= ROOM

@@ -36,7 +36,8 @@ from fleetgp.prediction import (
 from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method, refuse_foreign
+from fleetgp.prediction.methods import PreviousState, SharedState
+from fleetgp.prediction.registry import prediction_method, refuse_foreign
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates
@@ -200,7 +201,7 @@ class HostedAnswers:
             thetas = np.tile(theta, (len(source.shards), 1))
             shards = source.shards.moved(view.coordinates)
             self._conditioned[decentralized] = self._conditioner.condition(
-                shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
+                shards, source.kernel, thetas, view.scaling, options.engine, options.n_neighbours
             )
         return self._conditioned[decentralized]
 
@@ -249,7 +250,7 @@ def _generalized(
     shards, dimension = source.shards, source.shards.dimension
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
     pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
-    experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
+    experts = [Expert(own, source.kernel, i, options.engine, options.n_neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
     if source.kernel.noise_model.robust:
         experts = reweighed_experts(experts, np.log(thetas))
@@ -279,7 +280,7 @@ def calibrate(
     max_rows: int = 300,
     seed: int | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     eta: Eta | None = None,
     consensus: Consensus | None = None,
     rounds: int | None = None,
@@ -289,7 +290,7 @@ def calibrate(
 
     Agents hide rows of theirs, five times another fifth; the fleet predicts them from the rest, with the present theta;
     each agent sees how far off the predictions of its own rows are, and the fleet adds up. The result stays on the
-    fleet as `calibration`, and `predict` by this method with the same eta and neighbours has its factor in the
+    fleet as `calibration`, and `predict` by this method with the same eta and n_neighbours has its factor in the
     deviations: of an observation, for which it was found, and of f alike (`factor` of the prediction says so).
     Predictions by other methods are as they were, and warn. After a training, new observations or with another theta
     there is none.
@@ -307,7 +308,7 @@ def calibrate(
         fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent
         carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
-    engine, neighbours, eta, consensus, rounds, tol: as in `predict`.
+    engine, n_neighbours, eta, consensus, rounds, tol: as in `predict`.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(400, seed=1)
@@ -322,7 +323,13 @@ def calibrate(
     """
     row = predictor_of(fleet.private, method)
     ENGINES.check(engine)
-    given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
+    given: dict[str, Any] = {
+        "eta": eta,
+        "consensus": consensus,
+        "rounds": rounds,
+        "tol": tol,
+        "n_neighbours": n_neighbours,
+    }
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
     refuse_private(row, fleet.private, fleet.kernel, engine, min(fleet.data.counts) // FOLDS)
     if fleet.private is not None and fleet.coordinates.name == "sphere":

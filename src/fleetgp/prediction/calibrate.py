@@ -76,7 +76,7 @@ class Fleetwide:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
-        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
+        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.n_neighbours)
 
 
 def calibrate(
@@ -99,7 +99,7 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, options.neighbours, *facts)
+    return Calibration(method.name, options.eta, options.n_neighbours, *facts)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------

@@ -38,11 +38,11 @@ class Conditioned:
         thetas: Array,
         scaling: Scaling | None = None,
         engine: str = "auto",
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
     ) -> None:
         check_engine(engine, kernel)
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
-        self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
+        self._expert = partial(_expert, kernel=kernel, engine=engine, n_neighbours=n_neighbours)
         #: of theta, in those of the data
         self.units = np.exp(self.scaling.shift(kernel.units(shards.dimension)))
         self.thetas = thetas / self.units
@@ -229,14 +229,14 @@ def _expert(
     *,
     kernel: Kernel,
     engine: str,
-    neighbours: int,
+    n_neighbours: int,
     moments: bool,
 ) -> Expert:
-    return Expert(data, kernel, agent, engine, neighbours, moments=moments)
+    return Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
 
 
 class Conditioner:
-    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or neighbours change.
+    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or n_neighbours change.
 
     Rows that come after the old ones are given to it: nothing else is computed anew.
 
@@ -255,13 +255,13 @@ class Conditioner:
         thetas: Array,
         scaling: Scaling,
         engine: str,
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
-        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
+        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, n_neighbours)
         more = None if self._data is None else shards.added_since(self._data)
         if self._last is None or model != self._model or more is None:
             self._last = None  # before the next one needs the memory
-            self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
+            self._last = Conditioned(shards, kernel, thetas, scaling, engine, n_neighbours)
         else:
             for i, rows in enumerate(more):
                 if len(rows):

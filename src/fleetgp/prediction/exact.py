@@ -44,7 +44,7 @@ class Exact(PredictionMethod):
 
     @property
     def options(self) -> tuple[str, ...]:
-        return ("engine", "neighbours")
+        return ("engine", "n_neighbours")
 
     @property
     def notes(self) -> tuple[str, str]:

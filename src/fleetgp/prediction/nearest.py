@@ -68,7 +68,7 @@ class Nearest(PredictionMethod):
 
     @property
     def options(self) -> tuple[str, ...]:
-        return ("neighbours",)
+        return ("n_neighbours",)
 
     @property
     def notes(self) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class Nearest(PredictionMethod):
         return True
 
     def doubles(self, agents: int, options: PredictionOptions) -> int:
-        return agents * 6 * options.neighbours  # every agent's nearest, and what they are merged in
+        return agents * 6 * options.n_neighbours  # every agent's nearest, and what they are merged in
 
     def check_joint(self, agents: int) -> None:
         pass
@@ -206,7 +206,7 @@ class Nearest(PredictionMethod):
 
 def nearest_rows(query: PreparedQuery) -> tuple[int, list[IntArray]]:
     """How many observations answer a query, and of each hosted agent the rows that may be among them."""
-    count = min(query.options.neighbours, query.shared.size)
+    count = min(query.options.n_neighbours, query.shared.size)
     distances, rows = query.conditioned.reach.nearest(query.queries, count)
     with query.network.phase("select"):
         enough = _enough(query.network, distances)

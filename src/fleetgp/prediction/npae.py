@@ -61,7 +61,7 @@ class Npae(PredictionMethod):
     def options(self) -> tuple[str, ...]:
         agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
         selects, draws = ("eta",) if self.nearest else (), ("seed",) if self.solver == "jor-star" else ()
-        return ("engine", "neighbours", *agrees, *selects, *draws)
+        return ("engine", "n_neighbours", *agrees, *selects, *draws)
 
     @property
     def notes(self) -> tuple[str, str]:

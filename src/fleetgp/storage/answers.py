@@ -81,7 +81,7 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    of_engine = None if row.rule == "nearest" else given.pop("neighbours", None)
+    of_engine = None if row.rule == "nearest" else given.pop("n_neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
     kept = ResumableCache(
         out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
@@ -89,7 +89,7 @@ def ask(
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
-    blocks = fleet.condition(engine=engine, neighbours=of_engine).predict_in_blocks(
+    blocks = fleet.condition(engine=engine, n_neighbours=of_engine).predict_in_blocks(
         queries, method, agent=position, done=tuple(pieces), **given
     )
     sent: dict[str, dict[str, int]] = {}
