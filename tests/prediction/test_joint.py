@@ -18,7 +18,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Joint, PredictionOptions, joint, prediction_method
+from fleetgp.prediction import Conditioned, Joint, PredictionOptions, Question, joint, prediction_method
 from tests.conftest import every_graph, examples
 from tests.shared import observed
 
@@ -262,7 +262,7 @@ def work(network: Network, method: str, to: int | None = None) -> Joint:
     kernel = KERNELS[kernel_for(method)]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
     agreed = row.agree(network, conditioned, options)
-    return joint(conditioned, network, row, queries(), options, agreed, to=to)
+    return joint(conditioned, network, Question(row, queries(), options, to=to), agreed)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])

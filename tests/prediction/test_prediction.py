@@ -20,7 +20,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.options import Consensus
-from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph
 from tests.shared import observed
@@ -563,7 +563,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
         conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
-        return predict(conditioned, network, prediction_method(method), queries(4), options, to=to)
+        return predict(conditioned, network, Question(prediction_method(method), queries(4), options, to=to))
 
     whole = work(fg.InProcess(topology))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

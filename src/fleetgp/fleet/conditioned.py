@@ -18,8 +18,8 @@ from fleetgp.data.transforms import CoordinateRule
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.backends import IN_PROCESS, Backend
-from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.privacy import predictor_of, refuse_private
+from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import (
@@ -263,7 +263,9 @@ class ConditionedFleet:
 
     def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
         snapshot = self.snapshot
-        told = describe_extrapolation(points, uninformed, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule)
+        told = describe_extrapolation(
+            points, uninformed, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
+        )
         if told:
             warn(told + more)
 

@@ -176,9 +176,7 @@ def gradient(conditioned: Conditioned, network: Network, question: Question, sha
     for start in range(0, len(places), size):
         before, some = network.round, places[start : start + size]
         with conditioned.in_user_units():
-            answer = method.gradient(
-                PreparedQuery(network, conditioned, some, question.options, shared, question.to)
-            )
+            answer = method.gradient(PreparedQuery(network, conditioned, some, question.options, shared, question.to))
         parts.append(replace(answer, rounds=network.round - before))
     scaling, engine = conditioned.scaling, (UNUSED,) * len(network.hosted)
     slopes = scaling.scale * np.concatenate([np.zeros((0, width)), *(part.gradient for part in parts)])

@@ -60,7 +60,7 @@ class PredictionCache:
         n_neighbours: int = NEIGHBOURS,
         names: Sequence[str] | None = None,
     ) -> Conditioned:
-        """The agents at this model: the same as the last time, with the rows that have come, if nothing else changed."""
+        """The agents at this model: those of the last time, with the rows that have come, if nothing else changed."""
         model = (kernel, thetas.shape, thetas.tobytes(), view, engine, n_neighbours)
         more = None if self._data is None else shards.added_since(self._data)
         if self._conditioned is None or model != self._model or more is None:
@@ -82,8 +82,9 @@ class PredictionCache:
         *,
         depends_on_data: bool,
     ) -> Value:
-        """What was agreed on before, or is now. The rounds that it took pass in any case: graphs that vary with time are
-        then where they were, and the same question has the same answer.
+        """What was agreed on before, or is now. The rounds that it took pass in any case.
+
+        So graphs that vary with time are where they were, and the same question has the same answer.
 
         depends_on_data: `agree` is called again when rows have come, with what it was before them.
         """
