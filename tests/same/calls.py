@@ -66,6 +66,7 @@ TRAINING: dict[str, Any] = {
 #: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
 RECORDED_NAMES = {
     "interval_score": "interval",
+    "n_neighbours": "neighbours",
     "holdout": "hold",
     "criterion": "by",
     "split": "by",
