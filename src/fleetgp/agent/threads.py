@@ -3,7 +3,7 @@
 | thread | started in | does |
 | --- | --- | --- |
 | main | `process` | the view loop: agrees, trains, answers |
-| heart | `node` | hears links and neighbours, sends hellos |
+| peer monitor | `node` | serves links and hellos |
 | expiries | `node` | reads when the certificates of neighbours expire |
 | leaving | `node` | closes the links, which may take long |
 | recorder | `agent` | writes new rows to disk |
