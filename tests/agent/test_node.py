@@ -97,7 +97,7 @@ def test_stopping_needs_no_monitor(tmp_path: Path) -> None:
         with found[0].epoch(view, 1) as network:
             blocked = pool.submit(network.exchange, np.zeros((1, 1)), "statistics")
             found[0].monitor.close()
-            found[0]._beating.join(60.0)
+            found[0]._monitoring.join(60.0)
             found[0].stop()
             with pytest.raises(Cancelled):
                 blocked.result(60.0)

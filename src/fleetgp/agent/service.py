@@ -62,7 +62,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         },
         "neighbours": node.neighbours(),
         "bytes": sum(node.links.sent.values()),
-        "told": node.links.told,
+        "overhead": node.links.overhead,
         "sent": {names[neighbour]: size for neighbour, size in sorted(node.links.sent.items())},
         "kinds": dict(activity.kinds),
         "dropped": dict(node.links.dropped),

@@ -143,7 +143,7 @@ class Collector:
         for name, one in heard.items():
             if one.state:
                 self._bytes.take(name, one.state.get("bytes", 0))
-                self._hellos.take(name, one.state.get("told", 0))
+                self._hellos.take(name, one.state.get("overhead", 0))
 
     def _agent(self, name: str, heard: Heard, presence: Presence, parts: Sequence[Sequence[str]]) -> dict[str, Any]:
         state = heard.state
@@ -248,7 +248,7 @@ def _kinds(heard: Any) -> dict[str, int]:
     """Bytes by kind of content, in words."""
     found: dict[str, int] = {}
     for one in heard:
-        kinds = {**one.state.get("kinds", {}), "hellos": one.state.get("told", 0)}
+        kinds = {**one.state.get("kinds", {}), "hellos": one.state.get("overhead", 0)}
         for kind, size in kinds.items():
             word = words.KINDS.get(kind, kind)
             found[word] = found.get(word, 0) + int(size)
