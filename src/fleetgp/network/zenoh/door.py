@@ -122,6 +122,8 @@ class Door:
 
     async def _shut(self) -> None:
         self._server.close()
+        for _ in range(3):  # connections that were accepted, but are not in `inside` yet
+            await asyncio.sleep(0.0)
         for connection in list(self.inside):
             await connection.end()
 

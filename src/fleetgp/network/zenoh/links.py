@@ -199,8 +199,8 @@ class Links:
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data): called from Zenoh's
     threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
-    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these overhead: bytes that
-    no round's ledger counts (hellos, introductions, frames that were sent again).  resent: frames that were sent again.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
+    overhead: bytes that no round's ledger counts (hellos, introductions, frames sent again).  resent: frames sent again.
     """
 
     def __init__(
