@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fleetgp.data.dataset import InMemory
 from fleetgp.model.observations import Observations
 
 
@@ -27,6 +28,6 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def observed(shards: Iterable[Sequence[Any]]) -> list[Observations]:
+def observed(shards: Iterable[Sequence[Any]]) -> InMemory:
     """(X, y) or (X, y, s) of each agent, as everything below a fleet has them."""
-    return [Observations(*shard) for shard in shards]
+    return InMemory(Observations(*shard) for shard in shards)

@@ -35,7 +35,7 @@ from scenes import BOX, Drawn, Scene, Size, anywhere, draw, map_points, named_th
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import DEGREE
+from fleetgp.data.transforms import DEGREE
 from fleetgp.errors import FleetGPWarning, unknown_name
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.metrics import coverage

@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, Shard, partition, partition_by_label
-from fleetgp.data.scaling import Scaling
+from fleetgp.data.transforms import Scaling
 from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.errors import InputError, NotConvergedWarning, NumericalError, listed, warn
 from fleetgp.fleet import Fleet

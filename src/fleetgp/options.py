@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, get_args
 import numpy as np
 
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName
+from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
     Kind,

@@ -13,8 +13,7 @@ import fleetgp as fg
 from fleetgp.agent.agenda import Change, Trained
 from fleetgp.agent.description import read_description
 from fleetgp.agent.memory import Checkpoint
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.scaling import Scaling
+from fleetgp.data.transforms import Coordinates, Scaling
 from fleetgp.errors import InputError
 from tests.agent.fleets import ask, describe, running, settled, until
 from tests.shared import observed

@@ -14,7 +14,7 @@ from fleetgp.errors import WorkerLostError
 from fleetgp.files import ResumableCache
 from fleetgp.fleet import backends
 from fleetgp.fleet import cluster as on_cluster
-from fleetgp.io import file_shards
+from fleetgp.io import file_dataset
 from tests.cli.commands import FIT, QUICK, SST, run, said, wrong
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install fleetgp[cluster]")
@@ -40,7 +40,7 @@ def test_files_are_read_by_the_workers(folder: Path, cluster: None, monkeypatch:
     whole = ["--training", "dec-full-gp"]
     here = json.loads(run(*fit, "a", *whole).stdout)
     for name in ("survey", "rows_of"):
-        monkeypatch.setattr(file_shards, name, None)
+        monkeypatch.setattr(file_dataset, name, None)
     there = json.loads(run(*fit, "b", *whole, "--cluster", "--workers", "2").stdout)
     assert {**there, "model": ""} == {**here, "model": ""}
     answered = run("predict", "b", "points.csv", "--method", "dec-full-gp", "--out", "a.csv", "--cluster")

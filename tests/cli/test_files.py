@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from fleetgp.cli import reading
-from fleetgp.io import file_shards
+from fleetgp.io import file_dataset
 from fleetgp.storage.loading import load_model
 from tests.cli.commands import SST, run, wrong
 from tests.io.sources import packed
@@ -73,20 +73,20 @@ def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, mon
     lines = sound.splitlines()
     lines[5] = "Bo,north,1.0,15.0"
     Path("Bo.csv").write_text("\n".join(lines), encoding="utf-8")
-    monkeypatch.setattr(file_shards, "cores", lambda: 1)
+    monkeypatch.setattr(file_dataset, "cores", lambda: 1)
     told = wrong("fit", *BOATS, *WHOLE, "--out", "m")
     assert "Bo.csv: column 'lat' must hold numbers" in told
     assert "(first: row 5)" in told
     assert "the same command goes on from what was read" in told
     Path("Bo.csv").write_text(sound, encoding="utf-8")
     read: list[str] = []
-    survey = file_shards.__dict__["survey"]
+    survey = file_dataset.__dict__["survey"]
 
     def heard(file: Path, *more: Any) -> Any:
         read.append(file.name)
         return survey(file, *more)
 
-    monkeypatch.setattr(file_shards, "survey", heard)
+    monkeypatch.setattr(file_dataset, "survey", heard)
     run("fit", *BOATS, *WHOLE, "--out", "m")
     assert read == ["Bo.csv", "Cy.csv"]
 

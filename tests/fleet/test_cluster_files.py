@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.errors import InputError
-from fleetgp.io import file_shards
-from fleetgp.io.file_shards import FileShards
+from fleetgp.io import file_dataset
+from fleetgp.io.file_dataset import FileDataset
 from fleetgp.progress import Progress
 from tests.cluster import assert_same
 
@@ -39,8 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def held_by(fleet: fg.Fleet) -> Streamed:
-    assert isinstance(fleet.data, Streamed)
+def held_by(fleet: fg.Fleet) -> Dataset:
+    assert not fleet.data.in_memory
     return fleet.data
 
 
@@ -57,14 +57,14 @@ def test_all_is_as_in_process_and_only_workers_read(
     answer, other = (here.predict(QUERIES, "dec-full-gp", theta=theta) for theta in (None, SHORT))
     assert other.ledger.rounds_by_phase["moments"], "another pass"
     for name in ("survey", "rows_of"):
-        monkeypatch.setattr(file_shards, name, None)
+        monkeypatch.setattr(file_dataset, name, None)
     heard: list[Progress] = []
     with of_files(Path("."), backend="ray", workers=2, progress=heard.append) as there:
         assert [(told.task, told.round, told.unit) for told in heard[-1:]] == [("first pass", 400, "row")]
         one, its = here.data, there.data
-        assert isinstance(one, FileShards)
-        assert isinstance(its, FileShards)
-        assert (its.names, its.points, its.told) == (one.names, one.points, one.told)
+        assert isinstance(one, FileDataset)
+        assert isinstance(its, FileDataset)
+        assert (its.names, its.points, its.suspicions) == (one.names, one.points, one.suspicions)
         assert all(np.array_equal(a.packed, b.packed) for a, b in zip(its.summaries, one.summaries, strict=True))
         heard.clear()
         assert_same(there.train("dec-full-gp", theta0=START, progress=heard.append), fit)
@@ -111,7 +111,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
         return survey(source, number)
 
     def fragile_group(network: Any, *given: Any) -> Any:
-        gathered = file_shards.gathered_moments
+        gathered = file_dataset.gathered_moments
         read: list[int] = []
 
         def gathered_or_die(*args: Any) -> Any:
@@ -121,7 +121,7 @@ def test_a_worker_that_is_killed_in_a_pass_is_replaced(
             return gathered(*args)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(file_shards, "gathered_moments", gathered_or_die)
+            patch.setattr(file_dataset, "gathered_moments", gathered_or_die)
             return train_group(network, *given)
 
     monkeypatch.setattr(ray_tasks, "survey_file", fragile_survey)
@@ -150,15 +150,15 @@ def test_a_sample_comes_first_and_its_rows_stay_on_the_cluster(
     assert fit.sample.tolist() == [2000, 2000]
     with of_files(tmp_path, **line, backend="ray", workers=2) as there:
         shards = there.data
-        assert isinstance(shards, FileShards)
-        assert isinstance(shards.elsewhere, ray_tasks.InStore)
+        assert isinstance(shards, FileDataset)
+        assert isinstance(shards.rows, ray_tasks.InStore)
         assert not shards.drawn
         assert_same(there.train("dec-full-gp"), fit)
-        assert shards.elsewhere.close.alive, "the cluster on which files were read is the one that trains"
+        assert shards.rows.close.alive, "the cluster on which files were read is the one that trains"
         monkeypatch.setattr(ray_tasks, "_job", lambda: "another one, which has not what was drawn")
-        assert shards.group([0, 1]).elsewhere == ()
+        assert shards.of_agents([0, 1]).elsewhere == ()
         assert_same(there.train("dec-full-gp"), fit)
-    assert not shards.elsewhere.close.alive
+    assert not shards.rows.close.alive
 
 
 def test_what_is_wrong_with_a_file_is_said_as_in_process(folder: Path, cluster: None, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_what_is_read_is_kept_for_either(
     folder: Path, cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = of_files(folder, backend="ray", cache=tmp_path / "cache")
-    monkeypatch.setattr(file_shards, "survey", None)
+    monkeypatch.setattr(file_dataset, "survey", None)
     assert repr(of_files(folder, cache=tmp_path / "cache")) == repr(there)
 
 

@@ -16,7 +16,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import CoordinateRule, chords, coordinate_rule, great_circle
+from fleetgp.data.transforms import CoordinateRule, chords, coordinate_rule, great_circle
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network

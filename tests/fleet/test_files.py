@@ -22,15 +22,14 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.data.scaling import Scaling
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.transforms import Scaling
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.errors import FleetGPWarning, InputError
-from fleetgp.io import file_shards
-from fleetgp.io import file_shards as file_source
-from fleetgp.io.file_shards import FileShards
+from fleetgp.io import file_dataset
+from fleetgp.io import file_dataset as file_source
+from fleetgp.io.file_dataset import FileDataset
 from fleetgp.prediction import predict
 from fleetgp.training import moments as whole
 from tests.conftest import mostly_long
@@ -69,8 +68,8 @@ def of_files(folder: Path, pattern: str = "s*.parquet", **options: Any) -> fg.Fl
     return fg.Fleet.from_files(str(folder / pattern), **{"kernel": "se", "normalize": False, **WHAT, **options})
 
 
-def files_of(fleet: fg.Fleet) -> FileShards:
-    assert isinstance(fleet.data, FileShards)
+def files_of(fleet: fg.Fleet) -> FileDataset:
+    assert isinstance(fleet.data, FileDataset)
     return fleet.data
 
 
@@ -220,16 +219,16 @@ def test_a_sample_tells_the_grid_so_that_one_pass_will_do(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = of_files(folder, normalize=True).train(method)
-    for module in (file_shards, whole):
+    for module in (file_dataset, whole):
         monkeypatch.setattr(module, "FIRST", 30)
     grids: list[tuple[int, ...]] = []
-    gathered = file_source.Source.moments
+    gathered = file_source.FileReader.moments
 
-    def gather(self: file_source.Source, box: Box, sizes: tuple[int, ...], *more: Any) -> Any:
+    def gather(self: file_source.FileReader, box: Box, sizes: tuple[int, ...], *more: Any) -> Any:
         grids.append(sizes)
         return gathered(self, box, sizes, *more)
 
-    monkeypatch.setattr(file_source.Source, "moments", gather)
+    monkeypatch.setattr(file_source.FileReader, "moments", gather)
     found = of_files(folder, normalize=True).train(method)
     assert len(grids) == 1
     assert found.moments is not None
@@ -364,7 +363,7 @@ def test_a_broken_file_is_named_and_a_second_run_goes_on(tmp_path: Path, monkeyp
     read.clear()
     found = files_of(of_files(tmp_path, "s*.csv", **options))
     assert read == []
-    assert [one.packed.tolist() for one in found.summaries] == [one.packed.tolist() for one in first.data.summaries]  # type: ignore[union-attr]
+    assert [one.packed.tolist() for one in found.summaries] == [one.packed.tolist() for one in first.data.summaries]
     # Moments are kept where they are shorter than the file, which these are not: nothing is gained by it.
     assert [one.packed.tolist() for one in found.moments(BOX, SIZES)] == [one.packed.tolist() for one in expected]
     assert read == ["s0.csv", "s1.csv", "s2.csv"]
@@ -569,7 +568,7 @@ def test_a_model_of_a_sample_has_its_rows(folder: Path, tmp_path: Path) -> None:
     fleet.train("dec-fact-gp", rounds=2)
     fg.save_model(fg.Model(fleet, files_of(fleet).names, ("a", "b"), "y"), tmp_path / "model")
     loaded = fg.load_model(tmp_path / "model").fleet
-    assert not isinstance(loaded.data, Streamed)
+    assert loaded.data.in_memory
     assert loaded.last_fit is not None
     assert loaded.last_fit.held.tolist() == [134, 133, 133]
     assert [len(y) for _, y in loaded.shards] == loaded.last_fit.drawn.tolist() == [30, 30, 30]

@@ -11,7 +11,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import shortest_arc
+from fleetgp.data.transforms import shortest_arc
 from fleetgp.errors import FleetGPWarning
 from fleetgp.plot.maps import map_
 

@@ -16,8 +16,8 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
-from fleetgp.data.coordinates import Coordinates, coordinate_rule, great_circle, seen_by
-from fleetgp.data.scaling import Scaling
+from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule, great_circle, seen_by
 from fleetgp.engines.expert import Expert
 from fleetgp.fleet.maps import cells_within
 from fleetgp.kernels.expression import as_kernels
@@ -38,7 +38,7 @@ THETA = (2500.0, 2.0, 0.1)
 def on_globe(expression: str = ISO, names: tuple[str, ...] = NAMES) -> tuple[Kernel, Coordinates]:
     rule = coordinate_rule("sphere", names)
     (kernel,) = seen_by(rule, as_kernels(expression, names), names)
-    return kernel, agree_on_coordinates(Alone(), [Observations(np.zeros((1, len(names))), np.zeros(1))], rule)
+    return kernel, agree_on_coordinates(Alone(), InMemory([Observations(np.zeros((1, len(names))), np.zeros(1))]), rule)
 
 
 def covariance(one: Array, other: Array, theta: tuple[float, ...] = THETA) -> Array:

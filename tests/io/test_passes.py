@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.data.scaling import View
+from fleetgp.data.transforms import View
 from fleetgp.engines.basis import Box
 from fleetgp.io import survey
+from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.survey import Pass, guessed_rows, passes_told_to
 from fleetgp.progress import Progress
 
@@ -76,7 +77,8 @@ def test_every_pass_is_told(files: list[Path], tmp_path: Path) -> None:
 
 def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) -> None:
     fleet = fg.Fleet.from_files(files[1:], **{"kernel": "se", "normalize": False, **WHAT}, cache=tmp_path / "cache")
-    source = fleet.data.source  # type: ignore[union-attr]
+    assert isinstance(fleet.data, FileDataset)
+    source = fleet.data.reader
     box = Box(np.ones(2), 2.0 * np.ones(2))
     seen: list[Progress] = []
     for expected in (200, 0):

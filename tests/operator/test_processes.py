@@ -194,7 +194,7 @@ def test_a_prediction_in_flight_is_answered_by_the_survivors(tmp_path: Path) -> 
         rest.last_fit = None
         scaling = whole.last_fit.scaling
         scaled = fg.Fleet(
-            [own.as_given for own in scaling.apply(rest.data)],
+            [own.as_given for own in rest.data.rescaled(scaling)],
             Graph(4, edges),
             theta=np.array(answer["theta"]) / np.array([1.0, 1.0, scaling.scale, scaling.scale]),
             kernel="se",

@@ -10,6 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import sample
+from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
@@ -113,8 +114,8 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     kernel: str, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The block factorization against one factorization of everything, which is also the way out."""
-    shards = observed([*paper_shards(120, 3), paper_shards(120, 3)[0]])  # an agent that another one repeats
-    shards[3] = shards[3].rows(slice(1))  # with one observation, which is its sample
+    three = observed(paper_shards(120, 3))
+    shards = InMemory([*three, three[0].rows(slice(1))])  # the last has one observation, its sample
     conditioned = Conditioned(shards, KERNELS[kernel], np.tile(THETA, (4, 1)), engine="dense")
     samples = [sample(shard, 4, seed=5) for shard in shards]
     wanted = np.random.default_rng(0).uniform(size=(4, 9)) < 0.7
@@ -138,16 +139,16 @@ def test_a_conditioner_gives_the_same_until_something_changes() -> None:
     shards, thetas = observed(paper_shards(60, 3)), np.tile(THETA, (3, 1))
     conditioner = Conditioner()
     first = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
-    copies = [own.rows(np.arange(len(own))) for own in shards]
+    copies = InMemory(own.rows(np.arange(len(own))) for own in shards)
     assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
     x, y = shards[1].inputs, shards[1].values
-    grown = [shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]]
+    grown = InMemory([shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]])
     assert conditioner.condition(grown, SE, thetas, Scaling(), "auto") is first
     assert len(first.shards[1]) == len(y) + 1
-    inserted = [shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]]
+    inserted = InMemory([shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]])
     for changed in (
         (inserted, SE, thetas, Scaling(), "auto"),
-        ([*shards[:2], shards[2].with_values(-shards[2].values)], SE, thetas, Scaling(), "auto"),
+        (InMemory([*shards[:2], shards[2].with_values(-shards[2].values)]), SE, thetas, Scaling(), "auto"),
         (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
         (shards, SE, 1.001 * thetas, Scaling(), "auto"),
         (shards, SE, thetas, Scaling(1.0, 2.0), "auto"),

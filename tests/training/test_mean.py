@@ -17,8 +17,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import agree_on_scaling
 from fleetgp.consensus.reductions import Alone
-from fleetgp.data.scaling import Scaling
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.transforms import Scaling
 from fleetgp.engines.base import Trend
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -180,7 +179,7 @@ def test_files_are_as_rows_in_memory(tmp_path: Path) -> None:
         files.predict(queries, "dec-full-gp").mean, memory.predict(queries, "dec-full-gp").mean, rtol=1e-6
     )
     scaling = Scaling(1.0, 2.0, (3.0, -1.0), (100.0, -40.0))
-    assert isinstance(files.data, Streamed)
+    assert not files.data.in_memory
     for summary, (x, y) in zip(files.data.rescaled(scaling).summaries, SHARDS, strict=True):
         left = (y - 1.0 - (x - [100.0, -40.0]) @ [3.0, -1.0]) / 2.0
         np.testing.assert_allclose([summary.mean, summary.squares], [left.mean(), left.var() * len(y)], rtol=1e-9)

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import with_noise
@@ -139,7 +140,7 @@ def test_the_noise_of_somebody_who_is_away_stays_as_it_was(method: str) -> None:
     kernel = with_noise(KERNELS["matern32"], noise)
     shards = [noise.observed(Observations(x, y), i) for i, (x, y, _) in enumerate(SHARDS[:2])]
     options = TrainingOptions(starts=np.log([START]))
-    fit = train(training_method(method), shards, fg.InProcess(fg.Graph.path(2)), kernel, options)
+    fit = train(training_method(method), InMemory(shards), fg.InProcess(fg.Graph.path(2)), kernel, options)
     assert fit.status == "converged"
     assert fit.theta[-1] == pytest.approx(START[-1], rel=1e-6)
     alone = fg.Fleet([shard[:2] for shard in SHARDS[:2]], kernel="matern32", noise="agents", normalize=False)
@@ -264,7 +265,7 @@ def test_it_is_the_same_however_the_agents_are_hosted(method: str) -> None:
     options = TrainingOptions(starts=np.log([START]), normalize=True, tol=1e-3)
 
     def work(network: Network) -> fg.Fit:
-        return train(training_method(method), [shards[i] for i in network.hosted], network, kernel, options)
+        return train(training_method(method), InMemory(shards[i] for i in network.hosted), network, kernel, options)
 
     whole = work(fg.InProcess(graph))
     assert whole.status == "converged"

@@ -10,6 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
+from fleetgp.data.dataset import InMemory
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.wire import is_sound
@@ -87,8 +88,7 @@ def test_with_a_given_theta_the_moments_are_agreed_once() -> None:
 def test_moments_of_other_data_are_not_used() -> None:
     f = fleet(120, 3)
     f.train("dec-full-gp", theta0=THETA0)
-    assert isinstance(f.data, list)
-    f.data[0] = f.data[0].with_values(f.data[0].values + 1.0).locked()
+    f.data = InMemory([f.data[0].with_values(f.data[0].values + 1.0).locked(), *f.data[1:]])
     found = f.predict(QUERIES, "dec-full-gp")
     assert found.ledger.rounds_by_phase == {"box": 2, "moments": 2}
     np.testing.assert_allclose(found.mean, f.predict(QUERIES, "full-gp", engine="dense").mean, atol=1e-6)
@@ -104,7 +104,7 @@ class Silent(fg.InProcess):
 def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     f = fleet(200, 4)
     fit = f.train("dec-full-gp", theta0=THETA0)
-    alone = Conditioned([f.data[2]], f.kernel, fit.thetas[2:3], fit.scaling)
+    alone = Conditioned(InMemory([f.data[2]]), f.kernel, fit.thetas[2:3], fit.scaling)
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
     found = answer(alone, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])

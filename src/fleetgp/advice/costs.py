@@ -39,15 +39,14 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
-from fleetgp.data.coordinates import CoordinateRule
-from fleetgp.data.scaling import Scaling, View
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import HostedAnswers, Made, Question
 from fleetgp.fleet.source import Source
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import Conditioner, PredictionOptions
 from fleetgp.prediction.cross import FEWEST, LONGEST
@@ -184,7 +183,7 @@ def _with_kernel(
     once, each = _apart(network, verb)
     # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
-    seen = _view(facts, shards).coordinates.apply(shards)
+    seen = shards.moved(_view(facts, shards).coordinates)
     setting = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
     turns = _turns(facts, kernel)
     turn = _turn(LocalTraining(setting, options, None, None), facts) if turns else NOTHING
@@ -479,7 +478,7 @@ class _Answers:
         facts, trained, view = self.facts, self.asking.trained, self._view
         some = gathered(facts, self.kernel, 1).shards
         scaled = facts.coordinates.name in ("as-given", "scaled")
-        seen = some if scaled else view.coordinates.apply(some)
+        seen = some if scaled else some.moved(view.coordinates)
         reach = np.ptp(np.concatenate([one.inputs for one in seen]), axis=0)
         theta = theta_for(self.kernel, np.maximum(reach, TINY), span)
         known = bool(trained)
@@ -564,7 +563,7 @@ class _Answers:
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _view(facts: Facts, shards: Sequence[Observations]) -> View:
+def _view(facts: Facts, shards: Dataset) -> View:
     """How the model sees the data of some agents."""
     coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
     if coordinates.name == "as-given" and not scaling:
@@ -573,7 +572,7 @@ def _view(facts: Facts, shards: Sequence[Observations]) -> View:
     seen = agree_on_coordinates(reduction, shards, coordinates)
     if not scaling:
         return View(Scaling(), seen)
-    return View(agree_on_scaling(reduction, seen.apply(shards), facts.mean, normalize=facts.normalize), seen)
+    return View(agree_on_scaling(reduction, shards.moved(seen), facts.mean, normalize=facts.normalize), seen)
 
 
 def _sum(bills: Sequence[Bill]) -> Bill:

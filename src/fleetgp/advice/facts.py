@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinateRule, seen_by
-from fleetgp.data.streamed import counts_of
+from fleetgp.data.transforms import CoordinateRule, seen_by
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.shards import check_shards, places_of
@@ -89,7 +88,7 @@ def facts_of(
             seen = seen_by(data.coordinates, as_kernels(kernel, inputs), inputs, data.mean)
             kernels = tuple(with_noise(one, data.noise_model) for one in seen)
         flag = data.normalize if normalize is None else normalize
-        sizes = tuple(counts_of(data.data))
+        sizes = tuple(data.data.counts)
         return Facts(sizes, data.dimension, data.graph, kernels, flag, data.mean, data.coordinates, data.labels)
     if not isinstance(data, Sequence) or isinstance(data, str | bytes) or not len(data):
         raise InputError(
@@ -102,7 +101,7 @@ def facts_of(
         sizes, width, places = tuple(int(one) for one in data), int(dimension or 1), None
     else:
         shards, _ = check_shards([tuple(one)[:2] if isinstance(one, list | tuple) else one for one in data])
-        sizes, width = tuple(counts_of(shards)), shards[0].dimension
+        sizes, width = tuple(shards.counts), shards[0].dimension
         places = places_of(shards, CoordinateRule())
         if dimension not in (None, width):
             raise InputError(f"dimension: expected {width}, as the data have, got {dimension}: leave it out")

@@ -14,8 +14,8 @@ import numpy as np
 
 from fleetgp.advice.facts import Facts
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.streamed import Streamed, Summary
+from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.transforms import Coordinates
 from fleetgp.engines.base import DataEngine, Evaluation, Posterior, Slopes, Trend
 from fleetgp.engines.basis import Basis, Box
 from fleetgp.engines.expert import MOST_DENSE, OtherEngine
@@ -25,7 +25,7 @@ from fleetgp.engines.vecchia.engine import AROUND
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Summary
 
 #: Rows of an agent that are really there, besides those that matter.
 APART = 50
@@ -68,7 +68,7 @@ class StandIns(Observations):
 class Scene:
     """shards: each agent's rows.  queries: (T, D)."""
 
-    shards: list[Observations]
+    shards: InMemory
     queries: Array
 
 
@@ -80,7 +80,7 @@ def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None 
         if here is None or here[agent]:
             inputs[0] = HERE
         shards.append(_observed(kernel, inputs, size, agent))
-    return Scene(shards, np.full((queries, facts.dimension), at))
+    return Scene(InMemory(shards), np.full((queries, facts.dimension), at))
 
 
 def spread(facts: Facts, kernel: Kernel, queries: int, near: Sequence[int], first: Sequence[int], most: int) -> Scene:
@@ -97,7 +97,7 @@ def spread(facts: Facts, kernel: Kernel, queries: int, near: Sequence[int], firs
         inputs[:, 0] = -np.arange(len(inputs)) / len(inputs)
         inputs[:count] = places[(first[agent] + np.arange(count) // most) % queries]
         shards.append(_observed(kernel, inputs, size, agent))
-    return Scene(shards, places)
+    return Scene(InMemory(shards), places)
 
 
 def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observations:
@@ -111,14 +111,18 @@ def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observati
     return StandIns(inputs, values, found.noise_std, found.group, found.weight, size - len(inputs))
 
 
-class Counted(Streamed):
+class Counted(Dataset):
     """Data of which a training uses sums alone: sums over a few rows, with the true number of rows."""
 
     def __init__(self, facts: Facts, summaries: Sequence[Summary] | None = None) -> None:
         self.names = tuple(map(str, range(facts.agents)))
         self._facts = facts
         ends = np.stack([np.zeros(facts.dimension), np.ones(facts.dimension)])
-        self.summaries = summaries or [_summary(ends, size) for size in facts.sizes]
+        self._summaries = summaries or [_summary(ends, size) for size in facts.sizes]
+
+    @property
+    def summaries(self) -> Sequence[Summary]:
+        return self._summaries
 
     def load(self) -> list[Observations]:
         raise InputError("there are no rows, only sums over them")
@@ -132,10 +136,10 @@ class Counted(Streamed):
         found = FleetMoments.of(ChebyshevSums(corners, values, box), sizes)
         return [found] * len(self.summaries)
 
-    def rescaled(self, scaling: Any) -> Streamed:
+    def rescaled(self, scaling: Any) -> Dataset:
         return self
 
-    def moved(self, coordinates: Coordinates) -> Streamed:
+    def moved(self, coordinates: Coordinates) -> Dataset:
         return Counted(self._facts, [coordinates.summary(one) for one in self.summaries])
 
 

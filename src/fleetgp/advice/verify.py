@@ -16,9 +16,9 @@ from scipy.special import ndtri
 from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.holdout import drawn
-from fleetgp.data.scaling import View
-from fleetgp.data.streamed import Streamed, counts_of, dimension_of
+from fleetgp.data.transforms import View
 from fleetgp.engines.base import Evaluation
 from fleetgp.engines.dense import reference
 from fleetgp.engines.expert import Expert, FleetExpert
@@ -132,29 +132,28 @@ class Subject:
 
     @classmethod
     def of(cls, fleet: Fleet, methods: tuple[str, ...], hold: float, seed: int) -> Subject:
-        whole = source_of(fleet, None, ())
-        shards = fleet.data.first_rows() if isinstance(fleet.data, Streamed) else fleet.data
-        sample = _drawn(shards, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
+        whole = source_of(fleet, None, None)
+        sample = _drawn(fleet.data, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
         return cls(fleet, replace(whole, shards=sample, private=None), methods, hold, seed)
 
-    def part(self, most: int) -> list[Observations]:
+    def part(self, most: int) -> InMemory:
         """At most so many rows of each agent."""
         return _drawn(self.source.shards, most, self.seed)
 
     @property
     def sampled(self) -> tuple[str, ...]:
         """What is said of the sample."""
-        rows, every = sum(counts_of(self.source.shards)), sum(counts_of(self.fleet.data))
+        rows, every = sum(self.source.shards.counts), sum(self.fleet.data.counts)
         of = "all" if rows == every else f"a random sample of {rows:,} of the"
         return (f"Answers were compared at {QUERIES} points, with {of} {every:,} rows.",)
 
     # ---- answers ---------------------------------------------------------------------------------------------
 
-    def conditioned(self, shards: Sequence[Observations] | None = None) -> ConditionedFleet:
+    def conditioned(self, shards: Dataset | None = None) -> ConditionedFleet:
         """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
         return ConditionedFleet(self.source if shards is None else replace(self.source, shards=shards))
 
-    def calibrated(self, shards: Sequence[Observations], method: str) -> ConditionedFleet:
+    def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
         """The same with the fleet's calibration, if it is one for this method."""
         found, calibration = self.conditioned(shards), current_calibration(self.fleet, None)
         if calibration is not None and calibration.method == method:
@@ -165,7 +164,7 @@ class Subject:
         """One agent with the rows of all."""
         rows, theta = Observations.joined(self.source.shards), self.source.theta
         one = theta if theta.ndim == 1 else np.exp(np.log(theta).mean(axis=0))
-        return ConditionedFleet(replace(self.source, shards=[rows], theta=one, graph=Graph.path(1)))
+        return ConditionedFleet(replace(self.source, shards=InMemory([rows]), theta=one, graph=Graph.path(1)))
 
     @cached_property
     def points(self) -> Array:
@@ -178,7 +177,7 @@ class Subject:
     def hidden(self) -> list[BoolArray]:
         """Which rows each agent hides."""
         found = []
-        for agent, count in enumerate(counts_of(self.source.shards)):
+        for agent, count in enumerate(self.source.shards.counts):
             rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
             found.append(np.isin(np.arange(count), rows))
         return found
@@ -190,14 +189,14 @@ class Subject:
         """How the model sees the data, and its theta (P,) in its coordinates, for scaled observations."""
         network, row = InProcess(self.source.graph), prediction_method("dec-poe")
         view, theta = agree_on_model(network, self.source, row, PredictionOptions())
-        units = self.source.kernel.units(dimension_of(self.source.shards))
+        units = self.source.kernel.units(self.source.shards.dimension)
         return view, np.asarray(theta / np.exp(view.scaling.shift(units)))
 
     def experts(self, shards: Sequence[Observations], engine: str = "auto") -> list[Expert]:
         """Each agent's, of these rows."""
         view, theta = self.model
         kernel = self.source.kernel
-        data = view.scaling.apply(view.coordinates.apply(shards))
+        data = [view.of(own) for own in shards]
         found = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
         return reweighed_experts(found, np.tile(np.log(theta), (len(found), 1))) if kernel.noise_model.robust else found
 
@@ -211,8 +210,9 @@ class Subject:
         return [augmented(shard, agent, samples) for agent, shard in enumerate(shards)]
 
 
-def _drawn(shards: Sequence[Observations], most: int, seed: int) -> list[Observations]:
-    return [own.rows(drawn(np.arange(len(own)), most, own.inputs, own.values, seed)) for own in shards]
+def _drawn(shards: Dataset, most: int, seed: int) -> InMemory:
+    rows = shards.first_rows()
+    return InMemory(own.rows(drawn(np.arange(len(own)), most, own.inputs, own.values, seed)) for own in rows)
 
 
 def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
         raise InputError(f"methods: expected a list of prediction methods, got {shortened(methods)}")
     rows = [prediction_method(name) for name in methods]
     for row in rows:
-        refuse_private(row, fleet.private, fleet.kernel, rows=min(counts_of(fleet.data)))
+        refuse_private(row, fleet.private, fleet.kernel, rows=min(fleet.data.counts))
     return tuple(row.name for row in rows)
 
 
@@ -285,7 +285,7 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
     if why:
         return Check.idle(name, why)
     view, theta = subject.model
-    units = subject.source.kernel.units(dimension_of(subject.source.shards))
+    units = subject.source.kernel.units(subject.source.shards.dimension)
     shift = view.scaling.shift(units) + view.coordinates.shift(units)
     experts: list[Expert]
     if fit.moments is not None:
@@ -304,10 +304,10 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
 
 
 def _too_large(subject: Subject, fit: Fit) -> str:
-    rows, pool = sum(counts_of(subject.fleet.data)), training_method(fit.method).meet == "pool"
+    rows, pool = sum(subject.fleet.data.counts), training_method(fit.method).meet == "pool"
     if fit.moments is not None:
         return ""
-    if isinstance(subject.fleet.data, Streamed):
+    if not subject.fleet.data.in_memory:
         return "The rows are in files."
     most = MOST_ROWS if pool else MOST_LIKELY
     return f"There are {rows:,} rows: it is checked up to {most:,}." if rows > most else ""
@@ -535,7 +535,7 @@ def _standardized(subject: Subject, name: str) -> Array:
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
     places = np.concatenate([one.inputs for one in asked])
-    found = subject.calibrated(rest, name).predict(places, name, observed=True)
+    found = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])

@@ -14,6 +14,7 @@ from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
 from fleetgp.arrays import Array
+from fleetgp.data.dataset import InMemory
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import refuse_rough
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
@@ -164,7 +165,7 @@ class AnswerTask:
         theta, part = np.array([model.theta]), self._description.prediction
         chosen, coordinates = (part.engine, part.neighbours), model.coordinates
         theta = theta / self._told_units(model)
-        shards = coordinates.apply([self.shard])
+        shards = InMemory([self.shard]).moved(coordinates)
         return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)
 
     def _kernel(self, model: Trained) -> Kernel:

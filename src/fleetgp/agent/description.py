@@ -29,7 +29,7 @@ from fleetgp.agent.certificates import AUTHORITY, NAME, NAMED, Credentials, is_h
 from fleetgp.agent.toml_lines import DEEPEST, Lines, keys_in, too_deep
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName, coordinate_rule, seen_by
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule, seen_by
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private

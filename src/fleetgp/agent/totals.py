@@ -24,7 +24,8 @@ from fleetgp.agent.logs import Log
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import SPARE, agree_on_moments
-from fleetgp.data.scaling import View
+from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.expert import FleetExpert
 from fleetgp.engines.moments.fleet import FleetMoments, fits, moments_on, response_sizes
@@ -333,7 +334,7 @@ class MomentsSync:
         if totals is not None:
             self._file.hold(totals)
         if totals is None or not totals.covers(theta):
-            moments = agree_on_moments(network, [model.view.of(shard)], theta, spare=SPARE)
+            moments = agree_on_moments(network, InMemory([model.view.of(shard)]), theta, spare=SPARE)
             totals = Totals.of(moments, parts_of_members(agenda), model)
             self._file.hold(totals)
         here[WHOLE] = _state(totals, agenda)

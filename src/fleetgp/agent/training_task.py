@@ -13,6 +13,7 @@ from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.reductions import total
+from fleetgp.data.dataset import InMemory
 from fleetgp.errors import InputError, NetworkError, NothingToLearnError
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import PURE
@@ -64,7 +65,7 @@ class TrainingTask:
         with tasks.next() as network:
             options = self._description.training_options(starts)
             try:
-                fit = train_best(training_method(method), [shard], network, kernels, options, report, interim)
+                fit = train_best(training_method(method), InMemory([shard]), network, kernels, options, report, interim)
             except NothingToLearnError as error:  # at all members alike
                 self._memory.forget_estimates()
                 why = with_names(str(error), tasks.names)
@@ -113,7 +114,7 @@ class TrainingTask:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
-                fleet = Fleetwide(fit.coordinates.apply([shard]), kernel, theta, fit.scaling)
+                fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling)
                 options = self._description.prediction_options()
                 private = self._description.private is not None
                 holding = Holding(hold, seed=self._description.seed, apart=private)

@@ -14,7 +14,6 @@ from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import count_of_agents, emit, sent_line, warn
-from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError
 from fleetgp.files import check_writable
@@ -36,7 +35,7 @@ ENDS = ("low", "high")
 def known_model(folder: Path, where: Cluster) -> Model:
     """The model in a folder; a warning where its training did not converge, or where it has no work for a cluster."""
     model = load_model(folder, **where.backend)
-    if where.backend and isinstance(model.fleet.data, Streamed):
+    if where.backend and not model.fleet.data.in_memory:
         warn(f"{folder}: the model has no rows, and any agent answers from the moments alone: no cluster is used")
     if model.status in ("interrupted", "round limit", "time limit", "diverged"):
         warn(f"{folder}: the training of this model did not converge ({model.note or model.status})")

@@ -22,7 +22,6 @@ from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.reading import FILE_READING, ROWS
-from fleetgp.data.streamed import Streamed
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError, unknown_name
 from fleetgp.files import ResumableCache
@@ -191,7 +190,7 @@ def _score_against_table(
 
 def _own_rows(model: Model, rows: Observations) -> int:
     """How many are rows of the model too, to the last bit; none where it keeps moments, and no rows."""
-    if isinstance(model.fleet.data, Streamed):
+    if not model.fleet.data.in_memory:
         return 0
     seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
     return sum(row.tobytes() in seen for row in np.column_stack([rows.inputs, rows.observations]))

@@ -19,9 +19,9 @@ from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
 from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
-from fleetgp.data.coordinates import coordinate_rule, seen_by
+from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import BY
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.files import Splitting
@@ -286,7 +286,7 @@ class Targets:
             fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **made)
             fleets = {self.targets[0]: fleet}
         else:
-            assert not isinstance(data.shards, Streamed), "it was refused"
+            assert not isinstance(data.shards, Dataset), "it was refused"
             fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
             fleets = fleet.fleets
         for own in fleets.values():

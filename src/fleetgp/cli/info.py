@@ -15,9 +15,9 @@ from rich.table import Table
 from fleetgp.cli import options
 from fleetgp.cli.output import Sent, bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.cli.reading import AgentData
-from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.data.dataset import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
@@ -134,7 +134,7 @@ def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent)
     return {
         "model": str(out),
         "agents": list(model.agents),
-        "observations": counts_of(fleet.data),
+        "observations": fleet.data.counts,
         "dropped": data.dropped,
         "notes": list(data.notes),
         "method": found.method,
@@ -168,9 +168,9 @@ def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent)
 def _fit_lines(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> list[str | Table]:
     fleet, several = model.fleet, len(model.agents) > 1
     place = escape(quote(str(out)))
-    dropped, points = data.dropped, sum(counts_of(fleet.data))
+    dropped, points = data.dropped, sum(fleet.data.counts)
     how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
-    everywhere = " --within inf" if how and isinstance(fleet.data, Streamed) else ""
+    everywhere = " --within inf" if how and not fleet.data.in_memory else ""
     drawn, at = fleet.dimension >= 2, _map_values(model)
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
@@ -195,7 +195,7 @@ def _map_values(model: Model) -> str:
     """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
     if len(model.inputs) == 2:
         return ""
-    low, high = corners(summaries_along_arc(model.fleet.data, model.fleet.coordinates))
+    low, high = corners(model.fleet.data.summaries_along_arc(model.fleet.coordinates.longitude))
     middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
     return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fleetgp.cli import options
 from fleetgp.cli.arguments import Given
-from fleetgp.data.streamed import Streamed, joined
+from fleetgp.data.dataset import Dataset, joined
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, read_files
@@ -35,7 +35,7 @@ class AgentData:
     """The agents' names and data, how many rows were left out, what else was done to the values, and units."""
 
     names: list[str]
-    shards: Streamed | Sequence[tuple[Any, ...]]
+    shards: Dataset | Sequence[tuple[Any, ...]]
     dropped: int
     notes: tuple[str, ...]
     units: Mapping[str, str]

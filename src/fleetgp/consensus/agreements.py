@@ -20,14 +20,14 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.reductions import Reduction, of_fleet
-from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units, rows_along_arc
-from fleetgp.data.scaling import Scaling as Scaling
-from fleetgp.data.streamed import Streamed, Summary, dimension_of, moments_of, summaries_of
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import AS_GIVEN, CoordinateRule, Coordinates, distortion, local_units
+from fleetgp.data.transforms import Scaling as Scaling
 from fleetgp.engines.basis import Box
 from fleetgp.engines.expert import too_many
 from fleetgp.engines.moments.fleet import FleetMoments, moments_on, sizes_for_all
 from fleetgp.errors import InputError, NothingToLearnError, check_name
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Summary
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
@@ -46,7 +46,7 @@ def check_mean(name: object) -> MeanName:
 
 def agree_on_scaling(
     reduction: Reduction,
-    shards: Sequence[Observations],
+    shards: Dataset,
     mean: MeanName = "zero",
     *,
     normalize: bool = True,
@@ -60,7 +60,7 @@ def agree_on_scaling(
     if mean == "linear":
         found = _linear(reduction, shards)
         return found if normalize else replace(found, scale=1.0)
-    own = [[float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
+    own = [[float(one.count), one.mean, one.squares] for one in shards.summaries]
     ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
     if learning and normalize and count > 1 and spread <= CONSTANT * abs(centre):
@@ -68,10 +68,10 @@ def agree_on_scaling(
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
 
 
-def _linear(reduction: Reduction, shards: Sequence[Observations]) -> Scaling:
+def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
     """By least squares about the centre of all inputs; the root solves, so that all agents hold the same bits."""
-    dimension = dimension_of(shards)
-    rows = np.stack([_products(one) for one in summaries_of(shards)])[:, None]
+    dimension = shards.dimension
+    rows = np.stack([_products(one) for one in shards.summaries])[:, None]
 
     def solved(total: Array, _: object) -> Array:
         count, mean, squares = total[0, 0], total[0, 1 : dimension + 2], total[0, dimension + 2 :]
@@ -174,15 +174,15 @@ Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
 def agree_on_frame(
-    network: Network, shards: Sequence[Observations], plan: Plan, *, central: bool = False
+    network: Network, shards: Dataset, plan: Plan, *, central: bool = False
 ) -> tuple[Frame, tuple[int, ...] | None]:
     """In one reduction: the fleet's frame, and the sizes of its grid, None where there is none.
 
     The root, or the central node, makes the plan, for all: a power or a logarithm may differ in its last bit between
     processors, and sums on grids of different sizes do not add up.
     """
-    dimension = dimension_of(shards)
-    own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in summaries_of(shards)]
+    dimension = shards.dimension
+    own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in shards.summaries]
 
     def planned(total: Array, _: object) -> Array:
         sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
@@ -198,11 +198,11 @@ def agree_on_frame(
 
 
 def reduce_moments(
-    network: Network, shards: Sequence[Observations], box: Box, sizes: tuple[int, ...], *, central: bool = False
+    network: Network, shards: Dataset, box: Box, sizes: tuple[int, ...], *, central: bool = False
 ) -> FleetMoments:
     """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
     with network.phase("moments"):
-        rows = np.stack([found.packed for found in moments_of(shards, box, sizes)])
+        rows = np.stack([found.packed for found in shards.moments(box, sizes)])
         total = of_fleet(network, central=central).whole(rows, "moments")
     return FleetMoments.unpacked(box, sizes, total)
 
@@ -228,7 +228,7 @@ def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observat
 
 
 def agree_on_moments(
-    network: Network, shards: Sequence[Observations], theta: Array, *, spare: int = 1, central: bool = False
+    network: Network, shards: Dataset, theta: Array, *, spare: int = 1, central: bool = False
 ) -> FleetMoments:
     """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
@@ -270,7 +270,7 @@ FARTHEST = 90.0
 WIDEST, HIGHEST = 180.0, 89.0
 
 
-def agree_on_coordinates(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+def agree_on_coordinates(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
     """One reduction for scaled inputs and for the sphere, two for kilometres, none as they are given."""
     if rule.name == "as-given":
         return AS_GIVEN
@@ -279,23 +279,21 @@ def agree_on_coordinates(reduction: Reduction, shards: Sequence[Observations], r
     return _scaled(reduction, shards) if rule.name == "scaled" else _local(reduction, shards, rule)
 
 
-def _scaled(reduction: Reduction, shards: Sequence[Observations]) -> Coordinates:
+def _scaled(reduction: Reduction, shards: Dataset) -> Coordinates:
     """The mean and the standard deviation of each input."""
     own = [
         np.column_stack([np.full(len(one.centre), float(one.count)), one.centre, np.diagonal(one.spread)])
-        for one in summaries_of(shards)
+        for one in shards.summaries
     ]
     count, centre, squares = reduction.merged(np.stack(own), DEVIATIONS).T
     unit = np.sqrt(squares / count)
     return Coordinates("scaled", tuple(centre.tolist()), tuple(np.where(unit > 0.0, unit, 1.0).tolist()))
 
 
-def _local(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
     """Kilometres about the mean of all places; that of longitudes is one of directions, which has no seam."""
-    dimension = dimension_of(shards)
-    # Every agent turns its own longitudes into one piece; the rows of files are not looked at again.
-    pieces = shards if isinstance(shards, Streamed) else [rows_along_arc([shard], rule)[0] for shard in shards]
-    known = summaries_of(pieces)
+    dimension = shards.dimension
+    known = shards.summaries_apart(rule.longitude)
 
     def centre(total: Array, _: object) -> Array:
         count, east, north, latitude = total[0]
@@ -318,10 +316,10 @@ def _local(reduction: Reduction, shards: Sequence[Observations], rule: Coordinat
     return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
 
 
-def _sphere(reduction: Reduction, shards: Sequence[Observations], rule: CoordinateRule) -> Coordinates:
+def _sphere(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
     """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
-    dimension = dimension_of(shards)
-    ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in summaries_of(shards)])
+    dimension = shards.dimension
+    ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in shards.summaries])
     north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
     if max(north, south) > 90.0:
         raise InputError(

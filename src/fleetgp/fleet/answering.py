@@ -15,8 +15,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.data.holdout import FOLDS
-from fleetgp.data.scaling import View
-from fleetgp.data.streamed import Streamed, counts_of, dimension_of
+from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import Expert, check_engine_name
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -202,7 +201,7 @@ class HostedAnswers:
         if decentralized not in self._conditioned:
             source, options = self.source, self._options
             thetas = np.tile(theta, (len(source.shards), 1))
-            shards = view.coordinates.apply(source.shards) if view.coordinates.origin else source.shards
+            shards = source.shards.moved(view.coordinates)
             self._conditioned[decentralized] = self._conditioner.condition(
                 shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
             )
@@ -211,7 +210,7 @@ class HostedAnswers:
 
 def told_units(source: Source, view: View) -> Array:
     """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
-    return np.exp(view.coordinates.shift(source.kernel.units(dimension_of(source.shards))))
+    return np.exp(view.coordinates.shift(source.kernel.units(source.shards.dimension)))
 
 
 def agree_on_model(
@@ -225,7 +224,7 @@ def agree_on_model(
             coordinates = agree_on_coordinates(reduction, source.shards, source.rule)
         if told := about_coordinates(coordinates):
             warn(told)
-    shards = coordinates.apply(source.shards) if coordinates.origin else source.shards
+    shards = source.shards.moved(coordinates)
     if scaling is None:
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards, source.mean, normalize=source.normalize)
@@ -250,9 +249,9 @@ def _generalized(
     options: PredictionOptions,
 ) -> Scaling:
     """The mean function by generalized least squares at a theta that was given. source: in the model's coordinates."""
-    shards, dimension = source.shards, dimension_of(source.shards)
+    shards, dimension = source.shards, source.shards.dimension
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
-    pairs = zip(scaling.apply(shards), network.hosted, strict=True)
+    pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
     experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
     if source.kernel.noise_model.robust:
@@ -328,7 +327,7 @@ def calibrate(
     check_engine_name(engine)
     given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
-    refuse_private(row, fleet.private, fleet.kernel, engine, min(counts_of(fleet.data)) // FOLDS)
+    refuse_private(row, fleet.private, fleet.kernel, engine, min(fleet.data.counts) // FOLDS)
     if fleet.private is not None and fleet.coordinates.name == "sphere":
         raise InputError(
             'calibrate: private="rows" needs a box in which all agents know places, and there is none on the sphere: '
@@ -337,7 +336,7 @@ def calibrate(
     chosen = fleet.seed if seed is None else seed
     holding = Holding(holdout, level, cells, max_rows, chosen, apart=fleet.private is not None)
     options = PredictionOptions(seed=chosen).changed({**given, "engine": engine})
-    source = source_of(fleet, None, ())
+    source = source_of(fleet, None, None)
     with retold(names=fleet.names):
         found = fleet._backend.calibrate(source, row, options, holding)
     if found.ledger is not None:
@@ -351,9 +350,8 @@ def calibrate_hosted(
 ) -> Calibration:
     """The part of the agents hosted here, whose data the source has."""
     view, theta = agree_on_model(network, source, method, options)
-    shards = view.coordinates.apply(source.shards)
-    rows = shards.load() if isinstance(shards, Streamed) else shards
-    return calibrated(Fleetwide(rows, source.kernel, theta, view.scaling), network, method, options, holding)
+    shards = source.shards.moved(view.coordinates).load()
+    return calibrated(Fleetwide(shards, source.kernel, theta, view.scaling), network, method, options, holding)
 
 
 def current_calibration(fleet: Fleet, theta: object) -> Calibration | None:

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Literal, Protocol, Self, get_args
 
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.source import Source
 from fleetgp.graph import Topology
-from fleetgp.io.file_shards import FileShards
+from fleetgp.io.file_dataset import FileDataset
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.prediction import (
     Calibration,
@@ -38,7 +37,7 @@ class Backend(Protocol):
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Observations],
+        shards: Dataset,
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
@@ -48,7 +47,7 @@ class Backend(Protocol):
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Observations]],
+        outputs: Sequence[Dataset],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -112,7 +111,7 @@ class AllHere:
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Observations],
+        shards: Dataset,
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
@@ -123,7 +122,7 @@ class AllHere:
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Observations]],
+        outputs: Sequence[Dataset],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -172,21 +171,19 @@ class AnswersHere:
 IN_PROCESS = AllHere()
 
 
-def chosen_backend(
-    name: str, shards: Sequence[Observations], graph: Topology, workers: int | None, address: str | None
-) -> Backend:
+def chosen_backend(name: str, shards: Dataset, graph: Topology, workers: int | None, address: str | None) -> Backend:
     """By its name, with what was given for it."""
     check_backend(name, graph.agents, workers, address)
     if name == "in-process":
         return IN_PROCESS
-    if isinstance(shards, Streamed) and not (isinstance(shards, FileShards) and shards.source.apart):
+    if not shards.at_workers:
         raise InputError(
             'expected data in memory for backend="ray", or a file for each agent, got agents that share files, or a '
             'model without rows: use "in-process"'
         )
     from fleetgp.fleet.cluster import OnCluster
 
-    return OnCluster(graph, workers, address, shards.elsewhere if isinstance(shards, FileShards) else None)
+    return OnCluster(graph, workers, address, shards.rows if isinstance(shards, FileDataset) else None)
 
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fleetgp.data.coordinates import CoordinateRule, seen_by
+from fleetgp.data.transforms import CoordinateRule, seen_by
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels

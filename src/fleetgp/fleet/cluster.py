@@ -20,14 +20,14 @@ import numpy as np
 import ray
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.source import Source
 from fleetgp.graph import Topology
 from fleetgp.graph.topology import groups_of
-from fleetgp.io.file_shards import Elsewhere, FileShards, SummedFiles
+from fleetgp.io.file_dataset import FileDataset, FileSums, RowsElsewhere
 from fleetgp.io.survey import listener_of_passes, passes_told_to
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
@@ -171,14 +171,14 @@ class MergedPasses:
 FETCH = 3600.0
 
 #: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
-Held = list[Any] | SummedFiles
+Held = list[Any] | FileSums
 
 
-def _taken(data: Held) -> Sequence[Observations]:
+def _taken(data: Held) -> Dataset:
     """The group's data; files stay where they are, but for the rows that were drawn of them."""
-    if isinstance(data, SummedFiles):
+    if isinstance(data, FileSums):
         return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
-    return tuple(chain(*ray.get(data, timeout=FETCH)))
+    return InMemory(chain(*ray.get(data, timeout=FETCH)))
 
 
 def train_group(
@@ -238,7 +238,7 @@ def answer_in_group(
     name: under which the posteriors and agreements stay here.  grows: whether new rows enter the posteriors that there
     are of an earlier name.
     """
-    references = [source, data] if isinstance(data, SummedFiles) else [source, *data]
+    references = [source, data] if isinstance(data, FileSums) else [source, *data]
     held, answers = memory.own.get(name, (None, None))
     if held != references:  # another model, or the same one with more rows
         ((own, options),) = ray.get(list(source), timeout=FETCH)
@@ -259,7 +259,7 @@ class OnCluster:
     """
 
     def __init__(
-        self, graph: Topology, workers: int | None, address: str | None, before: Elsewhere | None = None
+        self, graph: Topology, workers: int | None, address: str | None, before: RowsElsewhere | None = None
     ) -> None:
         self._graph, self._workers, self._address, self._before = graph, workers, address, before
         self._opened: Opened | None = None
@@ -273,13 +273,13 @@ class OnCluster:
     def train(
         self,
         method: TrainingMethod,
-        shards: Sequence[Observations],
+        shards: Dataset,
         graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        if isinstance(shards, Streamed):
+        if not shards.in_memory:
             refuse_rows(method)
         hosting = self.opened.crew.hosting
         given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
@@ -295,7 +295,7 @@ class OnCluster:
     def train_together(
         self,
         method: TrainingMethod,
-        outputs: Sequence[Sequence[Observations]],
+        outputs: Sequence[Dataset],
         graph: Topology,
         kernel: Kernel,
         options: TrainingOptions,
@@ -321,7 +321,7 @@ class OnCluster:
     def calibrate(
         self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
     ) -> Calibration:
-        if isinstance(source.shards, Streamed):
+        if not source.shards.in_memory:
             refuse_rows(method)
         crew = self.opened.crew
         held = zip(crew.hosting, self.opened.data.of(source.shards, crew.hosting), strict=True)
@@ -381,16 +381,16 @@ class Data:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, ...], tuple[list[Observations], Any]] = {}  # by agents that are together
 
-    def of(self, shards: Sequence[Observations], hosting: Sequence[Sequence[int]]) -> list[Held]:
+    def of(self, shards: Dataset, hosting: Sequence[Sequence[int]]) -> list[Held]:
         """What every group's worker gets."""
-        if isinstance(shards, FileShards):
-            return [shards.group(group) for group in hosting]
+        if isinstance(shards, FileDataset):
+            return [shards.of_agents(group) for group in hosting]
         return [
             [self._put(tuple(group[k : k + TOGETHER]), shards) for k in range(0, len(group), TOGETHER)]
             for group in hosting
         ]
 
-    def _put(self, agents: tuple[int, ...], shards: Sequence[Observations]) -> Any:
+    def _put(self, agents: tuple[int, ...], shards: Dataset) -> Any:
         """The data of some agents; a reference to the store."""
         own = [shards[agent] for agent in agents]
         kept, reference = self._kept.get(agents, ([], None))
@@ -427,7 +427,7 @@ class AnswersOnCluster:
         weakref.finalize(self, _forget, self._name, backend)
 
     def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        if isinstance(self._source.shards, Streamed):
+        if not self._source.shards.in_memory:
             refuse_rows(question.method)
         return self._follow(question)
 
@@ -465,7 +465,9 @@ class AnswersOnCluster:
 
 def _of_group(source: Source, group: Sequence[int]) -> Source:
     """What a group's worker needs to know, but for the data."""
-    return replace(source, shards=(), theta=source.theta[list(group)] if source.theta.ndim == 2 else source.theta)
+    return replace(
+        source, shards=InMemory(()), theta=source.theta[list(group)] if source.theta.ndim == 2 else source.theta
+    )
 
 
 def _forget(name: list[int], backend: OnCluster) -> None:

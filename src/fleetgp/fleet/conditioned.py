@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.coordinates import CoordinateRule, summaries_along_arc
-from fleetgp.data.streamed import corners, counts_of, dimension_of
+from fleetgp.data.dataset import Dataset, corners
 from fleetgp.data.times import told_value
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -23,7 +23,6 @@ from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
-from fleetgp.model.observations import Observations
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
 from fleetgp.prediction.gradient import check_gradient
@@ -36,7 +35,7 @@ from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, colum
 def describe_extrapolation(
     queries: Array,
     uninformed: BoolArray,
-    shards: Sequence[Observations],
+    shards: Dataset,
     names: Sequence[str] | None,
     units: Mapping[str, str],
     rule: CoordinateRule,
@@ -50,7 +49,7 @@ def describe_extrapolation(
     if not count:
         return ""
     first = int(np.flatnonzero(uninformed)[0])
-    low, high = corners(summaries_along_arc(shards, rule))
+    low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     told = [
         (name, *(told_value(value, units.get(name)) for value in values))
@@ -273,7 +272,7 @@ class ConditionedFleet:
         """With who asked, and of which sample the data are; errors with the names of the inputs."""
         facts: dict[str, Any] = {"asked": asker}
         if len(self.source.held):
-            facts |= {"drawn": np.array(counts_of(self.source.shards)), "held": self.source.held}
+            facts |= {"drawn": np.array(self.source.shards.counts), "held": self.source.held}
         with retold(names=self.source.names):
             yield from ((number, replace(found, **facts)) for number, found in blocks)
 
@@ -283,7 +282,7 @@ class ConditionedFleet:
 
 def check_queries(queries: Any, source: Source) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = dimension_of(source.shards)
+    dimension = source.shards.dimension
     queries = with_numbers(cells_as_frame(queries, source.inputs), source.units)
     if column_names(queries, "queries") is not None:
         if source.inputs is not None:

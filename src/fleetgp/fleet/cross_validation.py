@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
-from fleetgp.data.coordinates import rows_along_arc
+from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
-from fleetgp.data.streamed import Streamed, corners, summaries_of
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import ResumableCache
 from fleetgp.fleet.privacy import predictor_of, refuse_queries
@@ -71,8 +70,8 @@ def dealt(fleet: Fleet, split: Split, folds: int | None, cells: int | None, seed
         return [np.full(len(own), turn % count) for own, turn in zip(shards, turns, strict=True)]
     if split == "random":
         return [row_pieces(own.inputs, own.values, seed, count) % count for own in shards]
-    pieces = rows_along_arc(shards, fleet.coordinates)
-    low, high = corners(summaries_of(pieces))
+    pieces = shards.along_arc(fleet.coordinates.longitude)
+    low, high = corners(pieces.summaries)
     many = Holding(cells=cells).cells_for(fleet.agents)
     return [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
 
@@ -86,9 +85,9 @@ def _turns(shards: Sequence[Observations], seed: int) -> IntArray:
     return found
 
 
-def rows_of(fleet: Fleet) -> Sequence[Observations]:
+def rows_of(fleet: Fleet) -> InMemory:
     """Every agent's rows, loaded if they are in files: all, or the sample that is drawn."""
-    return fleet.data.load() if isinstance(fleet.data, Streamed) else fleet.data
+    return InMemory(fleet.data.load())
 
 
 def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:

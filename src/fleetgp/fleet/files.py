@@ -17,16 +17,16 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinatesName
 from fleetgp.data.partition import By, partition, partition_by_label
 from fleetgp.data.times import TimeUnit, are_times
+from fleetgp.data.transforms import CoordinatesName
 from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.fleet.shards import AGENTS
 from fleetgp.io.fields import table_of
-from fleetgp.io.file_shards import FileShards, Source
+from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
 from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
@@ -308,7 +308,7 @@ def read_files(
     workers: int | None = None,
     address: str | None = None,
     progress: bool | Listener = False,
-) -> FileShards:
+) -> FileDataset:
     """The agents' data, after the first pass over the files; see `from_files`."""
     _check(missing, sample, memory, rows, seed)
     if cache is not None:
@@ -316,28 +316,30 @@ def read_files(
     paths = found_files(files)
     scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
     owners = owners_of(paths) if agent is None else ("",) * len(paths)
-    source = Source(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
+    source = FileReader(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
     if backend == "ray":
         source = _for_workers(source)
     check_backend(backend, len(paths), workers, address)
     with listening(progress) as listener, passes_told_to(listener):
         shards = _surveyed(source, int(memory), backend, workers, address)
-    for told in shards.told:
+    for told in shards.suspicions:
         warn(told)
     return shards
 
 
-def _surveyed(source: Source, limit: int, backend: BackendName, workers: int | None, address: str | None) -> FileShards:
+def _surveyed(
+    source: FileReader, limit: int, backend: BackendName, workers: int | None, address: str | None
+) -> FileDataset:
     """After the first pass, here or at the workers."""
     if backend == "in-process":
-        return FileShards(source, source.survey(), limit)
+        return FileDataset(source, source.survey(), limit)
     from fleetgp.fleet.ray_tasks import survey_on_cluster
 
     known, elsewhere = survey_on_cluster(source, workers, address)
-    return FileShards(source, known, limit, elsewhere)
+    return FileDataset(source, known, limit, elsewhere)
 
 
-def _for_workers(source: Source) -> Source:
+def _for_workers(source: FileReader) -> FileReader:
     """The same for processes that are elsewhere; one clear error for what they do not have."""
     if not source.apart:
         raise InputError(

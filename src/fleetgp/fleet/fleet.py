@@ -10,11 +10,10 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName, check_mean
-from fleetgp.data.coordinates import CoordinatesName, coordinate_rule
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.suspicions import Watched
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import InputError
 from fleetgp.fleet.answering import calibrate
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.choosing import Choosing
@@ -37,13 +36,11 @@ from fleetgp.fleet.shards import (
     own_groups,
     parted,
     places_of,
-    same_shards,
     warn_of_offset,
     warn_of_shards,
 )
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import OBSERVED, Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.options import ModelOptions
 from fleetgp.prediction import Calibration, Conditioner
 from fleetgp.progress import Progress
@@ -118,7 +115,7 @@ class Fleet(Closing, Choosing, Named):
 
     def __init__(
         self,
-        shards: Sequence[tuple[Any, ...]] | Streamed,
+        shards: Sequence[tuple[Any, ...]] | Dataset,
         graph: object = "path",
         *,
         theta: Sequence[float] | Array | None = None,
@@ -147,12 +144,12 @@ class Fleet(Closing, Choosing, Named):
         self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)
         self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
         self.seed = seed
-        self.private: PrivateRows | None = check_private_rows(private, counts_of(self.data))
+        self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         super().__init__(chosen_backend(backend, self.data, self.graph, workers, address))
         self.last_fit: Fit | None = None
         self.units = {}
-        self._trained: Sequence[Observations] = ()  # the data that the fit is from
+        self._trained: Dataset | None = None  # the data that the fit is from
         self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
@@ -180,7 +177,7 @@ class Fleet(Closing, Choosing, Named):
     @property
     def dimension(self) -> int:
         """D, how many inputs there are."""
-        return dimension_of(self.data)
+        return self.data.dimension
 
     @property
     def shards(self) -> tuple[tuple[Any, ...], ...]:
@@ -210,9 +207,10 @@ class Fleet(Closing, Choosing, Named):
     @property
     def moments(self) -> FleetMoments | None:
         """Of all data as they are, if the training has left them at every agent; None if rows came later."""
-        return None if self.last_fit is None or not same_shards(self.data, self._trained) else self.last_fit.moments
+        unchanged = self._trained is not None and self.data.same(self._trained)
+        return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
-    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
+    def observed(self) -> list[tuple[str, Dataset]]:
         """What is observed, by name, and the agents' rows of it."""
         return [(self.target, self.data)]
 
@@ -221,7 +219,7 @@ class Fleet(Closing, Choosing, Named):
         if len(rows) != self.agents or any(not 0 <= n <= len(own) for n, own in zip(rows, self.data, strict=True)):
             raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
         pairs = zip(self.data, rows, strict=True)
-        self._trained = tuple(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
+        self._trained = InMemory(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
 
     def adopt(self, fit: Fit) -> Fit:
         """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
@@ -230,7 +228,7 @@ class Fleet(Closing, Choosing, Named):
             self.chosen(fit.kernel)
         names = self.kernel_called(fit.kernel).names(self.inputs or self.dimension)
         fit.ledger.labels = self.labels
-        self.last_fit, self._trained, self.calibration = replace(fit, names=names), as_they_are(self.data), None
+        self.last_fit, self._trained, self.calibration = replace(fit, names=names), self.data, None
         return self.last_fit
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
@@ -253,18 +251,16 @@ class Fleet(Closing, Choosing, Named):
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        if isinstance(self.data, Streamed):
-            raise InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
-        self.data[number], self._watched[number] = observed_more(
-            self.data[number],
+        rows, self._watched[number] = observed_more(
+            self.data,
             number,
             (with_numbers(X, self.units), y, s),
             self.noise_model,
             self.inputs,
             self._watched.get(number),
         )
-        self.calibration = None
+        self.data, self.calibration = self.data.grown(number, rows), None
 
     def __repr__(self) -> str:
-        points = sum(counts_of(self.data))
+        points = sum(self.data.counts)
         return f"Fleet(agents={self.agents}, points={points}, dimension={self.dimension}, graph={self.graph!r})"

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import Streamed, counts_of, joined
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError, warn
 from fleetgp.fleet.privacy import refuse_private
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.source import held_by
 from fleetgp.io.survey import passes_told_to
-from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.options import default_kernel
 from fleetgp.progress import Listener, Progress, listening
@@ -73,25 +72,20 @@ def options_of(
     return options
 
 
-def refuse_constant(target: str, shards: Sequence[Observations]) -> None:
+def refuse_constant(target: str, shards: Dataset) -> None:
     """One clear error where all observations are the same."""
-    if isinstance(shards, Streamed):
-        constant = joined(shards.summaries).squares == 0.0
-    else:
-        values = [own.values for own in shards]
-        constant = min(y.min() for y in values) == max(y.max() for y in values)
-    if constant and sum(counts_of(shards)) > 1:
+    if shards.constant and sum(shards.counts) > 1:
         raise NothingToLearnError(f"the target {target!r}")
 
 
-def of_sample(fit: Fit, shards: Sequence[Observations], before: Fit | None) -> Fit:
+def of_sample(fit: Fit, shards: Dataset, before: Fit | None) -> Fit:
     """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
 
     before: what the fleet was trained to.
     """
     held = held_by(shards, before)
-    if isinstance(shards, Streamed) and shards.sampled and fit.moments is None:
-        held = np.array(counts_of(shards))
+    if shards.sampled and fit.moments is None:
+        held = np.array(shards.counts)
     if not len(held):
         return fit
     return replace(fit, drawn=np.array(list(map(len, shards))), held=held)
@@ -164,7 +158,7 @@ def train(
     at a bound, or ended where the likelihood is flat: `flat` of the result has the hyperparameters.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
+    refuse_private(row, fleet.private, rows=min(fleet.data.counts))
     _take_default_kernel(fleet, row, preset)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
     given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
@@ -195,7 +189,7 @@ def trainer(
         full-gp, fact-gp and g-fact-gp have no single steps.
     """
     row = training_method(method)
-    refuse_private(row, fleet.private, rows=min(counts_of(fleet.data)))
+    refuse_private(row, fleet.private, rows=min(fleet.data.counts))
     check_stepwise(row, options)
     fleet._backend.check_here("trainer")
     if fleet.coordinates.name != "as-given":

@@ -18,10 +18,10 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
-from fleetgp.data.coordinates import Coordinates, Points, coordinate_facts, names_of, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners
+from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
 from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
+from fleetgp.data.transforms import Coordinates, Points, coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.io.fields import named_as
@@ -101,7 +101,7 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
     others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
     d = (others or list(left))[-1]
-    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
     units = fleet.units.get(names[d])
     value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
@@ -110,7 +110,9 @@ def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
 
 def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (corner[list(left)] for corner in corners(summaries_along_arc(fleet.data, fleet.coordinates)))
+        low, high = (
+            corner[list(left)] for corner in corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
+        )
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
@@ -165,7 +167,7 @@ def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
     from scipy.spatial import cKDTree
 
     check_within(within)
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         if within < np.inf:
             raise InputError(
                 "the model knows its data by their moments, not where every observation is: expected within=inf "

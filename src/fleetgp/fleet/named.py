@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fleetgp.data.streamed import Shards, Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
 from fleetgp.errors import InputError, listed, shortened
 from fleetgp.validation import as_names, column_names
@@ -29,7 +29,7 @@ class Named:
     units: Mapping[str, str]
     dropped: int = 0
     notes: tuple[str, ...] = ()
-    data: Shards
+    data: Dataset
     _labels: tuple[str, ...] = ()
 
     @property
@@ -37,8 +37,7 @@ class Named:
         """The agents' names: as the data have them, or their numbers."""
         if self._labels:
             return self._labels
-        names = getattr(self.data, "names", None) if isinstance(self.data, Streamed) else None
-        return tuple(names) if names else tuple(str(agent) for agent in range(len(self.data)))
+        return self.data.names or tuple(str(agent) for agent in range(len(self.data)))
 
     @property
     def has_names(self) -> bool:

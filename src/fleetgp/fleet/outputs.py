@@ -10,8 +10,8 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinateRule, CoordinatesName, coordinate_rule
-from fleetgp.data.streamed import counts_of
+from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.transforms import CoordinateRule, CoordinatesName, coordinate_rule
 from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
@@ -75,7 +75,7 @@ class Outputs(Closing):
         if not isinstance(kernel, str | Kernel) or kernel == "auto":
             raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
-        every = [Observations.joined(own) for own in zip(*by_target.values(), strict=True)]
+        every = InMemory(Observations.joined(own) for own in zip(*by_target.values(), strict=True))
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
@@ -94,7 +94,7 @@ class Outputs(Closing):
         """The names of the outputs."""
         return tuple(self.fleets)
 
-    def observed(self) -> list[tuple[str, Sequence[Observations]]]:
+    def observed(self) -> list[tuple[str, Dataset]]:
         """What is observed, by name, and the agents' rows of it."""
         return [(target, fleet.data) for target, fleet in self.fleets.items()]
 
@@ -103,7 +103,7 @@ class Outputs(Closing):
         return next(iter(self.fleets.values()))
 
     @property
-    def data(self) -> Sequence[Observations]:
+    def data(self) -> Dataset:
         """The data of the first output."""
         return self._first.data
 
@@ -171,7 +171,7 @@ class Outputs(Closing):
         """
         row = training_method(method)
         refuse_moments(row)
-        refuse_private(row, self._first.private, rows=min(counts_of(self.data)))
+        refuse_private(row, self._first.private, rows=min(self.data.counts))
         chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
         data = [fleet.data for fleet in self.fleets.values()]
         with listening(progress) as listener:

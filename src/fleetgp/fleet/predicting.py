@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import Streamed
 from fleetgp.engines.expert import check_engine_name
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
@@ -136,7 +135,7 @@ def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None
 
     Those of the last answer of dec-full-gp, where it came from this process, else those of the training.
     """
-    if fleet.last_fit is None or fleet.theta is None or isinstance(fleet.data, Streamed):
+    if fleet.last_fit is None or fleet.theta is None or not fleet.data.in_memory:
         return None
     source, last = source_of(fleet, None, fleet._trained), fleet._conditioned
     if source.moments is None:

@@ -16,7 +16,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from fleetgp.data.suspicions import Sample
 from fleetgp.errors import WorkerLostError
-from fleetgp.io.file_shards import Source
+from fleetgp.io.file_dataset import FileReader
 from fleetgp.io.survey import FirstPass, Survey
 from fleetgp.linalg.threads import cores
 from fleetgp.network.ray.crew import LOSSES, START
@@ -72,8 +72,8 @@ def _got(call: Any, what: str) -> Any:
         ) from error
 
 
-def survey_on_cluster(source: Source, workers: int | None, address: str | None) -> tuple[Survey, InStore]:
-    """What `Source.survey` finds, but for the rows that it draws, which stay on the cluster.
+def survey_on_cluster(source: FileReader, workers: int | None, address: str | None) -> tuple[Survey, InStore]:
+    """What `FileReader.survey` finds, but for the rows that it draws, which stay on the cluster.
 
     A file whose process is lost is read again. workers, address: as of a `Fleet`. The cluster is left open.
     """
@@ -105,13 +105,13 @@ def _job() -> str:
     return f"{context.gcs_address} {context.get_job_id()}"
 
 
-def survey_file(source: Source, number: int) -> tuple[Survey, dict[str, Sample]]:
+def survey_file(source: FileReader, number: int) -> tuple[Survey, dict[str, Sample]]:
     """In a process of the cluster: all that is known of a file, and apart from it the rows that were drawn."""
     found = source.survey_of(source.files[number], source.owners[number])
     return replace(found, samples={}), found.samples
 
 
-def _surveys(source: Source, workers: int, drawn: list[Any]) -> Iterator[Survey]:
+def _surveys(source: FileReader, workers: int, drawn: list[Any]) -> Iterator[Survey]:
     """Of all files, in their order, each as soon as it and all before it are there."""
     task, given = ray.remote(num_cpus=1, num_returns=2, max_retries=LOSSES)(survey_file), ray.put(source)
     waiting: deque[Any] = deque()

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array, row_hashes
-from fleetgp.data.streamed import Streamed, joined, summaries_of
+from fleetgp.data.dataset import Dataset, joined
 from fleetgp.errors import InputError
 from fleetgp.fleet.named import AgentName, with_numbers
 from fleetgp.fleet.privacy import refuse_queries
 from fleetgp.fleet.shards import check_deviations, check_shards, parted
 from fleetgp.metrics import LEVEL, Scores, Trivial, score
-from fleetgp.model.observations import Observations
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -91,17 +90,17 @@ def score_fleet(
     return replace(whole, answers=tuple(answers), rows_of=tuple(rows_of), agents=fleet.labels)
 
 
-def own_places(shards: Sequence[Observations], queries: Array) -> int:
+def own_places(shards: Dataset, queries: Array) -> int:
     """How many of the queries are inputs of the agents' rows, to the last bit; none where these are in files."""
-    if isinstance(shards, Streamed):
+    if not shards.in_memory:
         return 0
     seen = np.concatenate([row_hashes(own.inputs) for own in shards])
     return int(np.isin(row_hashes(queries), seen).sum())
 
 
-def trivial_of(shards: Sequence[Observations]) -> Trivial:
+def trivial_of(shards: Dataset) -> Trivial:
     """What says the same everywhere, of all agents' observations; nothing is loaded."""
-    whole = joined(summaries_of(shards))
+    whole = joined(shards.summaries)
     return Trivial(whole.mean, whole.squares / whole.count)
 
 
@@ -119,7 +118,7 @@ def _of_agents(fleet: Fleet, shards: Any, s: Any) -> tuple[list[int], Any, list[
     return whose, *parted([shards[number] for number in whose])
 
 
-def _known(shards: Sequence[Observations], known: Sequence[Any] | None) -> Array:
+def _known(shards: Dataset, known: Sequence[Any] | None) -> Array:
     """(T,) the variances that come on top of what the fleet knows of its noise."""
     if known is None:
         return np.zeros(sum(map(len, shards)))

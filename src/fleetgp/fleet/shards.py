@@ -16,9 +16,9 @@ import numpy as np
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
-from fleetgp.data.coordinates import CoordinateRule, refuse_files, summaries_along_arc, told_of_seam
-from fleetgp.data.streamed import Shards, Streamed, added, corners, joined, summaries_of
-from fleetgp.data.suspicions import Watched, told_suspicions
+from fleetgp.data.dataset import Dataset, InMemory, corners, joined
+from fleetgp.data.suspicions import LONGITUDE_NAMES, Watched, told_suspicions
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
@@ -29,12 +29,12 @@ from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, che
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10
 
 
-def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Shards, tuple[str, ...] | None]:
+def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Dataset, tuple[str, ...] | None]:
     """Every agent's data as float arrays, and the inputs' names, or one error that names the agent.
 
     Data frames are put in the order of `inputs`, or of agent 0's columns.
     """
-    if isinstance(shards, Streamed):  # checked while they were read
+    if isinstance(shards, Dataset):  # checked while they were read
         return shards, None if inputs is None else as_names(inputs, "inputs")
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
@@ -53,7 +53,7 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Shar
             )
     if names is not None and len(names) != dimension:
         raise InputError(f"expected a name for each of the {dimension} inputs, got {', '.join(names)}")
-    return checked, names
+    return InMemory(checked), names
 
 
 def checked_rows(
@@ -76,24 +76,7 @@ def checked_rows(
     return new, after
 
 
-def same_shards(one: Sequence[Observations], other: Sequence[Observations]) -> bool:
-    """Whether these are the same arrays, which nobody may write to, or the same files."""
-    if isinstance(one, Streamed) or isinstance(other, Streamed):
-        return one is other
-    return len(one) == len(other) and all(mine is its for mine, its in zip(one, other, strict=True))
-
-
-def rows_added(before: Sequence[Observations], now: Sequence[Observations]) -> list[Observations] | None:
-    """The rows that have come to each agent, at the end of its data; None if anything else is different.
-
-    Data in files do not grow.
-    """
-    if isinstance(before, Streamed) or isinstance(now, Streamed):
-        return [] if before is now else None
-    return added(before, now)
-
-
-def refuse_duplicates(shards: Sequence[Observations], why: str) -> None:
+def refuse_duplicates(shards: Dataset, why: str) -> None:
     """One clear error for rows whose inputs are the same, where that makes a covariance singular."""
     for agent, own in enumerate(shards):
         pair = duplicate_rows(own.inputs)
@@ -104,35 +87,60 @@ def refuse_duplicates(shards: Sequence[Observations], why: str) -> None:
             )
 
 
-def places_of(shards: Sequence[Observations], rule: CoordinateRule) -> Array:
+def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
     """(M, D) where each agent's data are, in units of how far all data reach along each axis, or on the sphere."""
-    refuse_files(rule, shards)
+    if rule.name == "sphere" and not shards.in_memory:
+        raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
     if rule.name == "sphere":
-        found = agree_on_coordinates(Alone(), shards, rule).apply(shards)
+        found = shards.moved(agree_on_coordinates(Alone(), shards, rule))
         return np.stack([own.inputs.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for own in found])
-    known = summaries_along_arc(shards, rule)
+    known = shards.summaries_along_arc(rule.longitude)
     low, high = corners(known)
     centres = np.stack([one.centre for one in known])
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
-def warn_of_shards(shards: Sequence[Observations], names: Sequence[str] | None, rule: CoordinateRule) -> None:
+def told_of_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -> list[str]:
+    """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
+    the coordinates take them for numbers.
+    """
+    if rule.longitude >= 0:
+        return []
+    found = []
+    for d, name in enumerate(names):
+        if name.strip().lower() not in LONGITUDE_NAMES:
+            continue
+        known = shards.summaries
+        low, high = min(one.low[d] for one in known), max(one.high[d] for one in known)
+        west, east = shards.arc(d)
+        if low < -180.0 or high > 360.0 or high - low <= east - west:
+            continue
+        other = "0 to 360" if low < 0.0 else "-180 to 180"
+        found.append(
+            f"input {name!r} runs from {low:g} to {high:g}, but all its values lie within {east - west:.3g} degrees of "
+            f'longitude: with coordinates="{rule.name}" the two ends are {high - low:.3g} degrees apart. Give '
+            f'coordinates="kilometres", or "sphere" for large areas (--coordinates), or longitudes from {other}'
+        )
+    return found
+
+
+def warn_of_shards(shards: Dataset, names: Sequence[str] | None, rule: CoordinateRule) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
     for told in told_of_seam(shards, names or (), rule):
         warn(told)
-    if isinstance(shards, Streamed):  # it was said while they were read
+    if not shards.in_memory:  # it was said while they were read
         return
     inputs, values = np.concatenate([own.inputs for own in shards]), np.concatenate([own.values for own in shards])
     for told in told_suspicions(inputs, values, _labels(names, inputs.shape[1])):
         warn(told)
 
 
-def warn_of_offset(shards: Sequence[Observations], largest: float) -> None:
+def warn_of_offset(shards: Dataset, largest: float) -> None:
     """Say that observations lie far from 0, the model's mean, where a theta is given that does not expect it.
 
     largest: of its sigmas.
     """
-    found = joined(summaries_of(shards))
+    found = joined(shards.summaries)
     deviation = (found.squares / max(1, found.count)) ** 0.5
     if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * max(deviation, largest):
         return
@@ -185,7 +193,7 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
     return Observations(inputs, observations).locked()  # posteriors are kept for as long as the data are the same
 
 
-def check_theta_of(shards: Sequence[Observations], theta: object, names: Sequence[str], name: str = "theta") -> Array:
+def check_theta_of(shards: Dataset, theta: object, names: Sequence[str], name: str = "theta") -> Array:
     """One theta in natural units, (P,), or one clear error. names: of the hyperparameters."""
     values = as_numbers(theta, name)
     if values.shape == (len(names),) and values[-1] == 0:
@@ -193,7 +201,7 @@ def check_theta_of(shards: Sequence[Observations], theta: object, names: Sequenc
     return check_theta(values, names, name)
 
 
-def check_starts(shards: Sequence[Observations], theta0: object, names: Sequence[str]) -> Array:
+def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array:
     """One or several starts as log theta, (S, P)."""
     array = as_numbers(theta0, "theta0")
     rows = array if array.ndim == 2 else [array]
@@ -211,7 +219,7 @@ NoiseName = str | Sequence[str] | None
 
 def parted(shards: Any) -> tuple[Any, list[Any] | None]:
     """(X, y) of each agent, and the known deviations, if the data have any: all agents', or nobody's."""
-    if isinstance(shards, Streamed) or not isinstance(shards, Sequence):
+    if isinstance(shards, Dataset) or not isinstance(shards, Sequence):
         return shards, None
     with_known = [isinstance(shard, list | tuple) and len(shard) == 3 for shard in shards]
     if not any(with_known):
@@ -224,11 +232,11 @@ def parted(shards: Any) -> tuple[Any, list[Any] | None]:
     return [shard[:2] for shard in shards], [shard[2] for shard in shards]
 
 
-def noise_model_of(shards: Shards, *, deviations: bool, noise: NoiseName, robust: bool) -> NoiseModel:
+def noise_model_of(shards: Dataset, *, deviations: bool, noise: NoiseName, robust: bool) -> NoiseModel:
     """What was asked for, or one clear error."""
     groups = tuple(dict.fromkeys(_groups(noise, len(shards))))
     found = NoiseModel(known=deviations, robust=robust, groups=groups)
-    if found.differs and isinstance(shards, Streamed):
+    if found.differs and not shards.in_memory:
         raise InputError(
             "noise that differs, and robust, need data in memory, got files: read them, or leave these settings out"
         )
@@ -269,30 +277,29 @@ def check_deviations(given: Any, y: Array, agent: int) -> Array:
     return values
 
 
-def observed(shards: Shards, noise_model: NoiseModel, groups: Sequence[int], known: Sequence[Any] | None) -> Shards:
+def observed(shards: Dataset, noise_model: NoiseModel, groups: Sequence[int], known: Sequence[Any] | None) -> Dataset:
     """All agents' observations with what is known about their noise. known: as it was given."""
-    if not noise_model.differs or isinstance(shards, Streamed):
+    if not noise_model.differs:
         return shards
     found = []
     for agent, (own, group) in enumerate(zip(shards, groups, strict=True)):
         deviations = None if known is None else check_deviations(known[agent], own.values, agent)
         found.append(noise_model.observed(replace(own, noise_std=deviations), group).locked())
-    return found
+    return InMemory(found)
 
 
 def observed_more(
-    old: Observations,
+    data: Dataset,
     agent: int,
     more: tuple[Any, Any, Any],
     noise_model: NoiseModel,
     names: Sequence[str] | None,
     watched: Watched | None,
 ) -> tuple[Observations, Watched]:
-    """An agent's data with new rows (X, y, s) after the old ones; s is None where there are no known deviations.
-
-    watched: see `checked_rows`.
-    """
-    x, y, s = more
+    """New rows (X, y, s) of an agent; s is None where there are no known deviations.  watched: see `checked_rows`."""
+    if not data.in_memory:
+        raise data.not_growing()
+    old, (x, y, s) = data[agent], more
     if (s is None) == noise_model.known:
         expected, got = (
             ("known deviations s, as before", "none") if noise_model.known else ("no known deviations s", "some")
@@ -302,4 +309,4 @@ def observed_more(
     if noise_model.known:
         new = replace(new, noise_std=check_deviations(s, new.values, agent))
     group = int(noise_model.group(old.rows(slice(1)))[0])
-    return Observations.joined([old, noise_model.observed(new, group)]).locked(), seen
+    return noise_model.observed(new, group), seen

@@ -10,15 +10,14 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName, Scaling
-from fleetgp.data.coordinates import AS_GIVEN, CoordinateRule, Coordinates, Points, names_of
-from fleetgp.data.streamed import Streamed, as_they_are, counts_of, dimension_of
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import AS_GIVEN, CoordinateRule, Coordinates, Points, names_of
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.privacy import PrivateRows
-from fleetgp.fleet.shards import check_theta_of, rows_added, same_shards
+from fleetgp.fleet.shards import check_theta_of
 from fleetgp.graph import Topology
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.training import Fit, training_method
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Source:
     trained: (M,) of how many rows of each agent they are: the first ones.
     """
 
-    shards: Sequence[Observations]
+    shards: Dataset
     inputs: Sequence[str] | None
     graph: Topology
     kernel: Kernel
@@ -78,16 +77,16 @@ class Source:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the hyperparameters."""
-        return self.kernel.names(self.inputs or dimension_of(self.shards))
+        return self.kernel.names(self.inputs or self.shards.dimension)
 
     def same(self, other: Source) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
-        return same_shards(self.shards, other.shards) and self._same_model(other)
+        return self.shards.same(other.shards) and self._same_model(other)
 
     def grown_from(self, other: Source) -> bool:
         """Whether this is the same model, of which nothing follows from the data, with more rows after the old ones."""
         known = self.scaling is not None and self.coordinates is not None
-        return known and self._same_model(other) and rows_added(other.shards, self.shards) is not None
+        return known and self._same_model(other) and self.shards.added_since(other.shards) is not None
 
     def _same_model(self, other: Source) -> bool:
         return (
@@ -103,17 +102,17 @@ class Source:
         return (self.inputs, self.units, self.target, self.labels, self.kernel, self.seed, *agreed)
 
 
-def held_by(shards: Sequence[Observations], fit: Fit | None) -> IntArray:
+def held_by(shards: Dataset, fit: Fit | None) -> IntArray:
     """(M,) how many observations each agent has, where its rows in memory are a sample of them; empty if they are all.
 
     The rows of a model that was read are what it was trained on, and what came later. Files tell themselves.
     """
-    if fit is None or not len(fit.held) or isinstance(shards, Streamed):
+    if fit is None or not len(fit.held) or not shards.in_memory:
         return NONE
-    return np.asarray(fit.held + np.array(counts_of(shards)) - fit.drawn)
+    return np.asarray(fit.held + np.array(shards.counts) - fit.drawn)
 
 
-def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequence[Observations]) -> Source:
+def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Dataset | None) -> Source:
     """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
     fit = fleet.last_fit
     if theta is not None:
@@ -128,8 +127,8 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
     agreed = fleet.normalize or fleet.mean != "zero"
     scaling = fit.scaling if fit is not None else None if agreed else Scaling()
     coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
-    data = as_they_are(fleet.data)
-    known = fit if fit is not None and rows_added(trained, data) is not None else None
+    data = fleet.data
+    known = fit if fit is not None and trained is not None and data.added_since(trained) is not None else None
     moments = None if known is None else known.moments
     central = fit is not None and not training_method(fit.method).decentralized
     return Source(
@@ -140,9 +139,9 @@ def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Sequ
         model,
         scaling,
         fleet.seed,
-        tuple(counts_of(data)),
+        tuple(data.counts),
         moments,
-        tuple(counts_of(trained)),
+        () if trained is None else tuple(trained.counts),
         fleet.mean,
         fleet.normalize,
         coordinates,

@@ -21,8 +21,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, Keys
+from fleetgp.data.dataset import FIRST
 from fleetgp.data.partition import is_present
-from fleetgp.data.streamed import FIRST, Summary
 from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
 from fleetgp.io.fields import field_chunks
@@ -41,7 +41,7 @@ from fleetgp.io.formats import (
     pandas_for,
 )
 from fleetgp.io.tables import label_text, missing_rows
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Summary
 from fleetgp.progress import Listener, Pace, Progress
 from fleetgp.validation import LARGEST
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.coordinates import names_of, rows_along_arc, summaries_along_arc, turned_into
-from fleetgp.data.streamed import Streamed, corners
+from fleetgp.data.dataset import corners
+from fleetgp.data.transforms import names_of, turned_into
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.maps import CELL_STATUS, KNOWN, identifier
@@ -48,11 +48,11 @@ def field(
     graph, names = as_flag(graph, "graph"), as_flag(names, "names")
     pair = _checked(along, fleet.dimension)
     ax, colours, labels = axes_of(ax), agent_colours(fleet.agents), names_of(fleet.inputs, fleet.dimension)
-    summaries = summaries_along_arc(fleet.data, fleet.coordinates)
+    summaries = fleet.data.summaries_along_arc(fleet.coordinates.longitude)
     places = np.stack([one.centre[pair] for one in summaries])
-    streamed = isinstance(fleet.data, Streamed)
-    rows = [] if streamed else [own.inputs[:, pair] for own in rows_along_arc(fleet.data, fleet.coordinates)]
-    draw_dots(ax, rows, colours)
+    if fleet.data.in_memory:
+        rows = fleet.data.along_arc(fleet.coordinates.longitude)
+        draw_dots(ax, [own.inputs[:, pair] for own in rows], colours)
     if graph:
         draw_graph(ax, places, fleet.graph.union.edges, colours, fleet.labels if names else ())
     low, high = corners(summaries)
@@ -256,7 +256,7 @@ def _limit_ticks(ax: Any, layers: Layers, width: float, height: float) -> None:
 
 def shown_places(fleet: Fleet, layers: Layers) -> Array:
     """(n, 2) some of a fleet's observations, along the two inputs of a map; none of data in files."""
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         return np.zeros((0, 2))
     inputs = [identifier(name) for name in names_of(fleet.inputs, fleet.dimension)]
     pair = [inputs.index(name) for name in layers.names]

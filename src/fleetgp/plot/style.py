@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.data.coordinates import coordinate_facts
+from fleetgp.data.transforms import coordinate_facts
 from fleetgp.errors import InputError
 
 #: Of Okabe and Ito (2008), which stay apart for everybody; the darkest ones first.

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.streamed import summaries_of
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.graph import Graph, GraphSequence
@@ -61,7 +60,7 @@ def traffic(ledger: Ledger, where: Any, *, kind: str | None = None, axes: Any = 
 def _places(where: Any) -> Array:
     """(M, 2)."""
     if isinstance(where, Fleet):
-        centres = np.stack([one.centre for one in summaries_of(where.data)])
+        centres = np.stack([one.centre for one in where.data.summaries])
         return centres[:, :2] if centres.shape[1] > 1 else _circle(len(centres))
     if isinstance(where, Graph | GraphSequence):
         return _circle(where.agents)

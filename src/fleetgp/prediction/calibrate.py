@@ -22,6 +22,7 @@ from scipy.special import ndtri
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.dataset import InMemory
 from fleetgp.data.holdout import (
     FEWEST,
     FOLDS,
@@ -73,7 +74,7 @@ class Fleetwide:
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
-        rest = [own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True)]
+        rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
         return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
 

@@ -10,7 +10,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import augmented, without
-from fleetgp.data.streamed import Streamed, added, dimension_of, same_data
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.base import Posterior
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, OtherEngine, check_engine, condition, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -33,7 +33,7 @@ class Conditioned:
 
     def __init__(
         self,
-        shards: Sequence[Observations],
+        shards: Dataset,
         kernel: Kernel,
         thetas: Array,
         scaling: Scaling | None = None,
@@ -44,14 +44,14 @@ class Conditioned:
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
         self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
         #: of theta, in those of the data
-        self.units = np.exp(self.scaling.shift(kernel.units(dimension_of(shards))))
+        self.units = np.exp(self.scaling.shift(kernel.units(shards.dimension)))
         self.thetas = thetas / self.units
-        self.shards = self.scaling.apply(shards)
+        self.shards = shards.rescaled(self.scaling)
         self.noise = thetas[:, -1:] ** 2
         if kernel.noise_model.differs:
             self.noise = np.array([self._noise(own, theta) for own, theta in zip(self.shards, thetas, strict=True)])
         if kernel.noise_model.robust:
-            self.shards = side_by_side(self._weighed, range(len(thetas)))
+            self.shards = InMemory(side_by_side(self._weighed, range(len(thetas))))
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
@@ -62,12 +62,11 @@ class Conditioned:
 
         What joins an agent's data with the samples of all agents stays for as long as these do.
         """
-        assert isinstance(self.shards, list), "files do not grow"
         scaled = self.scaling.scaled(more)
-        self.shards[i] = Observations.joined([self.shards[i], scaled])
+        self.shards = self.shards.grown(i, scaled)
         robust = self.kernel.noise_model.robust
         if robust:
-            self.shards[i] = self._weighed(i)
+            self.shards = InMemory(self._weighed(i) if i == j else own for j, own in enumerate(self.shards))
         for role in ("own", "weighted"):
             if role in self._kept and robust:  # old rows have other weights
                 self._kept[role].renew(i, self.shards[i])
@@ -168,7 +167,7 @@ class Conditioned:
 
     def _extensions(self, hosted: Sequence[int], samples: Sequence[Observations]) -> Extensions:
         pool, kept = Observations.joined(samples), self._extended
-        if kept is None or kept.agents != tuple(hosted) or not same_data([kept.samples], [pool]):
+        if kept is None or kept.agents != tuple(hosted) or not kept.samples.same(pool):
             if kept is not None:
                 kept.release()
             rest = [without(shard, samples[i]) for shard, i in zip(self.shards, hosted, strict=True)]
@@ -202,7 +201,7 @@ class Conditioned:
         moments: bool = True,
     ) -> Posteriors:
         kept = self._kept.get(role)
-        more = None if kept is None else added(kept.data, data)
+        more = None if kept is None else InMemory(data).added_since(InMemory(kept.data))
         if kept is None or more is None:
             if kept is not None:
                 kept.release()
@@ -237,12 +236,12 @@ class Conditioner:
 
     def __init__(self) -> None:
         self._last: Conditioned | None = None
-        self._data: Sequence[Observations] = []
+        self._data: Dataset | None = None
         self._model: tuple[object, ...] = ()
 
     def condition(
         self,
-        shards: Sequence[Observations],
+        shards: Dataset,
         kernel: Kernel,
         thetas: Array,
         scaling: Scaling,
@@ -250,7 +249,7 @@ class Conditioner:
         neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
         model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
-        more = ([] if shards is self._data else None) if isinstance(shards, Streamed) else added(self._data, shards)
+        more = None if self._data is None else shards.added_since(self._data)
         if self._last is None or model != self._model or more is None:
             self._last = None  # before the next one needs the memory
             self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
@@ -258,6 +257,5 @@ class Conditioner:
             for i, rows in enumerate(more):
                 if len(rows):
                     self._last.append(i, rows)
-        self._data = shards if isinstance(shards, Streamed) else list(shards)
-        self._model = model
+        self._data, self._model = shards, model
         return self._last

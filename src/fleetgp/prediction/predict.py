@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import BatchOutcome
-from fleetgp.data.streamed import Streamed, counts_of
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.aggregation import aggregate
@@ -188,11 +187,11 @@ def _prediction(
     )
 
 
-def _sampled(task: Task, shards: Sequence[Observations]) -> dict[str, Any]:
+def _sampled(task: Task, shards: Dataset) -> dict[str, Any]:
     """What is said of an answer from a sample of what is in files; moments are of all of it."""
-    if not isinstance(shards, Streamed) or not shards.sampled or task.agreed.moments is not None:
+    if not shards.sampled or task.agreed.moments is not None:
         return {}
-    return {"drawn": np.array(list(map(len, shards))), "held": np.array(counts_of(shards))}
+    return {"drawn": np.array(list(map(len, shards))), "held": np.array(shards.counts)}
 
 
 def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:

@@ -22,7 +22,7 @@ from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
-from fleetgp.data.coordinates import Points, coordinate_facts, names_of
+from fleetgp.data.transforms import Points, coordinate_facts, names_of
 from fleetgp.errors import InputError
 from fleetgp.io.formats import pandas_for
 from fleetgp.io.sst import xarray

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.coordinates import Points
+from fleetgp.data.transforms import Points
 from fleetgp.errors import InputError, check_name, listed, shortened
 from fleetgp.network import Ledger
 from fleetgp.prediction.results import answer_frame

@@ -16,7 +16,7 @@ from fleetgp.consensus import BatchOutcome
 from fleetgp.consensus.agreements import SPARE, agree_on_moments, grown_moments
 from fleetgp.consensus.reductions import ByServer, ByTree, gather_data, total
 from fleetgp.consensus.samples import Drawn, communication_data
-from fleetgp.data.streamed import Streamed, load_instead
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.expert import FleetExpert, has_moments, refuse_rough
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -59,7 +59,7 @@ class Earlier:
     rows: Sequence[int]
     all: bool
 
-    def since(self, shards: Sequence[Observations]) -> list[Observations]:
+    def since(self, shards: Dataset) -> list[Observations]:
         """What each hosted agent has got since."""
         return [own.rows(slice(n, None)) for own, n in zip(shards, self.rows, strict=True)]
 
@@ -67,7 +67,7 @@ class Earlier:
 def agree(
     network: Network,
     method: PredictionMethod,
-    shards: Sequence[Observations],
+    shards: Dataset,
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
@@ -99,7 +99,7 @@ def agree(
     return Agreed()
 
 
-def _moments(network: Network, shards: Sequence[Observations], theta: Array, before: Earlier | None) -> FleetMoments:
+def _moments(network: Network, shards: Dataset, theta: Array, before: Earlier | None) -> FleetMoments:
     """Of all data: those that there are, with those of new rows, or all anew where that will not do."""
     found = None if before is None else before.agreed.moments
     if found is not None and before is not None and not before.all:
@@ -111,14 +111,14 @@ def _moments(network: Network, shards: Sequence[Observations], theta: Array, bef
 
 def _at_server(
     network: Network,
-    shards: Sequence[Observations],
+    shards: Dataset,
     kernel: Kernel,
     h: Hyperparameters,
     options: PredictionOptions,
     before: Earlier | None,
 ) -> Agreed:
     """All data at a central node: by their moments where they are in files, and moments will do."""
-    if isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+    if not shards.in_memory and has_moments(kernel, options.engine):
         try:
             moments = None if before is None else before.agreed.moments
             if moments is None or not FleetExpert(moments).covers(h.theta):
@@ -126,7 +126,7 @@ def _at_server(
             FleetExpert(moments).condition(h.theta)  # or an error
             return Agreed(moments=moments)
         except NumericalError as why:
-            load_instead(shards, why)
+            shards.load_instead(why)
     known = None if before is None or kernel.noise_model.robust else before.agreed.pool
     if before is None or known is None:
         return Agreed(pool=Observations.joined(gather_data(network, shards)))

@@ -15,7 +15,6 @@ import numpy as np
 
 from fleetgp import plot
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.data.streamed import Streamed, counts_of
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import unknown_name
 from fleetgp.files import ResumableCache, whole
@@ -119,7 +118,7 @@ def _settings(
     """Everything that an answer depends on: pieces of another one are of no use."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
-    if isinstance(fleet.data, Streamed):
+    if not fleet.data.in_memory:
         content.update(b"".join(one.packed.tobytes() for one in fleet.data.summaries))
         if fleet.last_fit is not None and fleet.last_fit.moments is not None:
             content.update(fleet.last_fit.moments.packed.tobytes())
@@ -241,7 +240,7 @@ def save_map(
 def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     """Mean and standard deviation side by side; dots are the observations, at most some thousand of them."""
     panels = plot.map(data, dots=model.fleet)
-    everywhere, shown = sum(counts_of(model.fleet.data)), len(panels[0].lines[0].get_xdata())
+    everywhere, shown = sum(model.fleet.data.counts), len(panels[0].lines[0].get_xdata())
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if (data[CELL_STATUS].values == KNOWN).all() else "; hatched: nothing known"
     dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fleetgp.data.coordinates import coordinate_facts, summaries_along_arc
-from fleetgp.data.streamed import Streamed, corners, counts_of
+from fleetgp.data.dataset import corners
+from fleetgp.data.transforms import coordinate_facts
 from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.storage.loading import LONGEST_DESCRIPTION
 from fleetgp.storage.model import Model
@@ -28,7 +28,7 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
     The rows themselves, the estimates of single agents and the ledger are in the folder.
     """
     fleet, written = model.fleet, json.loads(read_inside(folder, DESCRIPTION, LONGEST_DESCRIPTION))
-    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
     words, units = in_words(model), theta_units(model)
     facts: dict[str, Any] = {
         "model": str(folder),
@@ -42,8 +42,8 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
             name: {"low": float(a), "high": float(b), "unit": input_unit(model, name)}
             for name, a, b in zip(model.inputs, low, high, strict=True)
         },
-        "agents": dict(zip(model.agents, counts_of(fleet.data), strict=True)),
-        "rows_in_folder": not isinstance(fleet.data, Streamed),
+        "agents": dict(zip(model.agents, fleet.data.counts, strict=True)),
+        "rows_in_folder": fleet.data.in_memory,
         "links": len(fleet.graph.union.edges),
         "graphs": fleet.graph.period,
         "kernel": fleet.kernel.name,
@@ -88,7 +88,7 @@ def theta_units(model: Model) -> dict[str, str]:
 def without_bend(model: Model) -> dict[str, str]:
     """By the names of length-scales far beyond the width of the data, the inputs along which the field has no bend."""
     fleet = model.fleet
-    low, high = corners(summaries_along_arc(fleet.data, fleet.coordinates))
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
     units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
     found = {}
     for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import check_mean
-from fleetgp.data.streamed import Streamed
+from fleetgp.data.dataset import Dataset
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
@@ -112,9 +112,7 @@ def newer(folder: str | Path, facts: Mapping[str, Any]) -> str:
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[tuple[Any, ...]] | Streamed = (
-        () if "moments" in facts else _read_shards(facts, folder, len(inputs))
-    )
+    shards: Sequence[tuple[Any, ...]] | Dataset = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
     moments = None
     if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fleetgp.data.streamed import counts_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.validation import as_names
@@ -97,7 +96,7 @@ class Model:
         return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        rows, agents = sum(counts_of(self.fleet.data)), len(self.agents)
+        rows, agents = sum(self.fleet.data.counts), len(self.agents)
         how = self.status if self.fleet.last_fit is None else f"{self.fleet.last_fit.method} {self.status}"
         return (
             f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "

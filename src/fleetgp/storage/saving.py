@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fleetgp.data.streamed import Streamed, counts_of, summaries_of
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
@@ -136,7 +135,7 @@ def _write(model: Model, folder: Path) -> None:
     fleet, fit = model.fleet, model.fleet.last_fit
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
-    by_rows = not (isinstance(fleet.data, Streamed) and fleet.moments is not None)
+    by_rows = not (not fleet.data.in_memory and fleet.moments is not None)
     if by_rows:
         for number, (own, name) in enumerate(zip(fleet.data, model.agents, strict=True)):
             arrays = {"inputs": own.inputs, "observations": own.values}
@@ -144,7 +143,7 @@ def _write(model: Model, folder: Path) -> None:
             digest = save_arrays(folder / agent_file(number), arrays)
             agents.append({"name": name, "observations": len(own), "sha256": digest})
     else:
-        counts = counts_of(fleet.data)
+        counts = fleet.data.counts
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -170,10 +169,10 @@ def _write(model: Model, folder: Path) -> None:
         "graph": _graph_facts(fleet.graph, model.agents),
     }
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
-        kept = save_moments(folder, fleet.moments, summaries_of(fleet.data))
+        kept = save_moments(folder, fleet.moments, fleet.data.summaries)
         facts["beside" if by_rows else "moments"] = kept
     elif by_rows and (earlier := earlier_moments(fleet)) is not None:  # rows came since: they are added again
-        kept = save_moments(folder, earlier[0], summaries_of(fleet.data))
+        kept = save_moments(folder, earlier[0], fleet.data.summaries)
         facts["earlier"] = kept | {"rows": list(earlier[1])}
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
@@ -193,7 +192,7 @@ def _version(model: Model) -> int:
         return VERSION
     if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
         return VERSION_WITH_MEAN
-    by_moments = isinstance(fleet.data, Streamed) and fleet.last_fit is not None and fleet.last_fit.moments is not None
+    by_moments = not fleet.data.in_memory and fleet.last_fit is not None and fleet.last_fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
 
 

@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from fleetgp.data.coordinates import Coordinates, coordinate_rule
-from fleetgp.data.scaling import Scaling
-from fleetgp.data.streamed import Streamed, Summary
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, fits, response_sizes
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.answering import current_calibration
+from fleetgp.model.observations import Summary
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibration import Knot
 from fleetgp.storage.tensors import MOMENTS, Shape, load_arrays, save_arrays, to_json, typed
@@ -128,11 +128,15 @@ def read_compared(facts: Sequence[Mapping[str, Any]]) -> tuple[Compared, ...]:
     return tuple(found)
 
 
-class Remembered(Streamed):
+class Remembered(Dataset):
     """The agents of a fleet whose rows are in files elsewhere. method: the one that it was trained with."""
 
     def __init__(self, names: tuple[str, ...], summaries: Sequence[Summary], method: str) -> None:
-        self.names, self.summaries, self._method = names, summaries, method
+        self.names, self._summaries, self._method = names, summaries, method
+
+    @property
+    def summaries(self) -> Sequence[Summary]:
+        return self._summaries
 
     def load(self) -> NoReturn:
         raise self._gone("its rows")
@@ -144,7 +148,7 @@ class Remembered(Streamed):
         raise self._gone("other moments than it has")
 
     def rescaled(self, scaling: Scaling) -> Remembered:
-        return Remembered(self.names, [one.rescaled(scaling) for one in self.summaries], self._method)
+        return Remembered(self.names, [scaling.summary(one) for one in self.summaries], self._method)
 
     def moved(self, coordinates: Coordinates) -> Remembered:
         return Remembered(self.names, [coordinates.summary(one) for one in self.summaries], self._method)

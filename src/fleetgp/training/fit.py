@@ -9,7 +9,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import Scaling
-from fleetgp.data.coordinates import AS_GIVEN, Coordinates
+from fleetgp.data.transforms import AS_GIVEN, Coordinates
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
 from fleetgp.training.constraints import Known

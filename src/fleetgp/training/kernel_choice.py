@@ -20,8 +20,9 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
-from fleetgp.data.streamed import Streamed, dimension_of
+from fleetgp.data.transforms import View
 from fleetgp.engines.expert import Expert, check_engine, reweighed
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.expression import Kernels
@@ -56,7 +57,7 @@ class Trial:
 
 def train_best(
     method: TrainingMethod,
-    shards: Sequence[Observations],
+    shards: Dataset,
     network: Network,
     kernels: Kernels,
     options: TrainingOptions,
@@ -72,13 +73,12 @@ def train_best(
     _check(method, kernels, options)
     seconds = None if options.seconds is None else options.seconds / 2.0
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
-    data = shards.load() if isinstance(shards, Streamed) else shards
-    trials = [_trial(own, options.seed) for own in data]
+    trials = [_trial(own, options.seed) for own in shards.load()]
     told = []
     for kernel in kernels:
-        fit = train(method, [trial.sample for trial in trials], network, kernel, coarse, interlude=interlude)
+        fit = train(method, InMemory(trial.sample for trial in trials), network, kernel, coarse, interlude=interlude)
         told.append(_told(fit, trials, network, kernel, options))
-    compared = _compared(method, network, kernels, dimension_of(shards), _padded(told))
+    compared = _compared(method, network, kernels, shards.dimension, _padded(told))
     best = max(range(len(kernels)), key=lambda k: compared[k].density)
     if not np.isfinite(compared[best].density):
         raise NumericalError(
@@ -131,7 +131,7 @@ def _of_agent(
     units = kernel.units(trial.sample.dimension)
     own = np.exp(log_theta - scaling.shift(units) - coordinates.shift(units))
     for rest, asked in trial.folds:
-        (seen,) = scaling.apply(coordinates.apply([rest]))
+        seen = View(scaling, coordinates).of(rest)
         expert, queries = Expert(seen, kernel, agent, *engine), coordinates.places(asked.inputs)
         try:
             expert = reweighed(expert, own) if kernel.noise_model.robust else expert

@@ -32,7 +32,7 @@ from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import CONSTANT, Frame, Scaling, agree_on_frame, agree_on_scaling, reduce_moments
 from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
 from fleetgp.consensus.stopping import Deadline
-from fleetgp.data.streamed import FIRST, Shards, Streamed
+from fleetgp.data.dataset import FIRST, Dataset, InMemory
 from fleetgp.engines.base import ThetaError
 from fleetgp.engines.expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.engines.moments.fleet import (
@@ -48,7 +48,6 @@ from fleetgp.engines.moments.fleet import (
 from fleetgp.engines.moments.grid import without_trend
 from fleetgp.errors import NothingToLearnError, NumericalError
 from fleetgp.kernels.stationary import KERNELS, Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.network import MAXIMUM, Network
 from fleetgp.training.central import CentralMinimizer, Pooled
 from fleetgp.training.constraints import Bounds
@@ -231,7 +230,7 @@ class WholeTraining:
     def __init__(
         self,
         method: TrainingMethod,
-        shards: Sequence[Observations],
+        shards: Dataset,
         network: Network,
         kernel: Kernel,
         options: TrainingOptions,
@@ -250,14 +249,14 @@ class WholeTraining:
             raise too_wide(self._frame, options)
         self._sizes, self._given = sizes, shards
         self.scaling, self._frame = self._agreed_scaling(shards)
-        self._shards = self.scaling.apply(shards)
+        self._shards = shards.rescaled(self.scaling)
         self.sample: IntArray | None = None
 
     @property
     def _first(self) -> bool:
         """Whether a sample comes first; all agents know it."""
         many = self._frame.count > WORTH * FIRST * self._network.agents
-        return many and isinstance(self._shards, Streamed) and self._options.starts is None and self._options.tol > 0.0
+        return many and not self._shards.in_memory and self._options.starts is None and self._options.tol > 0.0
 
     def run(self) -> None:
         """To the end, on grids as fine as anybody needs."""
@@ -267,8 +266,7 @@ class WholeTraining:
 
     def _on_sample(self) -> bool:
         """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
-        assert isinstance(self._shards, Streamed)
-        rows, options = self._shards.first_rows(), self._options
+        rows, options = InMemory(self._shards.first_rows()), self._options
         coarse = min(COARSE * options.tol, LOOSEST)
         found = self._follow(rows, self._sizes, replace(options, rounds=max(1, options.rounds // 2), tol=coarse))
         if found.wish.refused or found.wish.status == "diverged" or found.next is None:
@@ -283,7 +281,7 @@ class WholeTraining:
 
     def _follow(
         self,
-        data: Shards,
+        data: Dataset,
         sizes: tuple[int, ...],
         options: TrainingOptions,
         histories: Mapping[int, list[Array] | None] | None = None,
@@ -345,12 +343,12 @@ class WholeTraining:
         before, scaling = self.scaling, self.scaling.corrected(step)
         trend = trend_of(scaling, len(self.moments.sizes))
         more = np.array([scaling.offset, *scaling.slope]) - np.array([before.offset, *before.slope])
-        self.scaling, self._shards = scaling, scaling.apply(self._given)
+        self.scaling, self._shards = scaling, self._given.rescaled(scaling)
         moments, run = without_trend(self.moments, trend, more / scaling.scale), self.chosen
         options = replace(self._options, rounds=max(self._options.rounds, len(run.history)))
         self._settled(self._follow(self._shards, moments.sizes, options, {run.number: run.history}, moments))
 
-    def _agreed_scaling(self, shards: Sequence[Observations]) -> tuple[Scaling, Frame]:
+    def _agreed_scaling(self, shards: Dataset) -> tuple[Scaling, Frame]:
         """The mean function and the scale, and what the residuals are like."""
         frame, options = self._frame, self._options
         if options.mean == "zero":

@@ -18,8 +18,8 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.data.coordinates import AS_GIVEN, Coordinates
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.transforms import AS_GIVEN, Coordinates
 from fleetgp.engines.base import Evaluation, retold
 from fleetgp.engines.expert import Expert, evaluate
 from fleetgp.errors import InputError, NumericalError
@@ -160,7 +160,7 @@ class SharedObjective(Objective):
 
 def train_together(
     method: TrainingMethod,
-    outputs: Sequence[Sequence[Observations]],
+    outputs: Sequence[Dataset],
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -173,7 +173,7 @@ def train_together(
     likelihoods of the starts.
     """
     refuse_moments(method)
-    dimension = dimension_of(outputs[0])
+    dimension = outputs[0].dimension
     sharing = Sharing.of(kernel, dimension, len(outputs))
     called = kernel.names(dimension)[sharing.shared :]
     coordinates = _agreed_coordinates(method, outputs, network, options)
@@ -183,7 +183,7 @@ def train_together(
     with retold(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
-            parts.append(prepare(method, coordinates.apply(shards), network, kernel, own))
+            parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
         training = TrainingTogether(JointSetting.of(parts, sharing), options, heard)
         training.run()
         found = training.fits(settle(training, options.mean))
@@ -202,12 +202,12 @@ def refuse_moments(method: TrainingMethod) -> None:
 
 
 def _agreed_coordinates(
-    method: TrainingMethod, outputs: Sequence[Sequence[Observations]], network: Network, options: TrainingOptions
+    method: TrainingMethod, outputs: Sequence[Dataset], network: Network, options: TrainingOptions
 ) -> Coordinates:
     """Of the rows of all outputs: their length-scales are the same in the same coordinates only."""
     if options.coordinates.name == "as-given":
         return AS_GIVEN
-    every = [Observations.joined(own) for own in zip(*outputs, strict=True)]
+    every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
         return agree_on_coordinates(reduction, every, options.coordinates)

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.coordinates import CoordinateRule
+from fleetgp.data.transforms import CoordinateRule
 from fleetgp.declarations import checked
 from fleetgp.errors import InputError, check_name
 from fleetgp.options import ModelOptions, TrainerOptions
@@ -57,7 +57,7 @@ class TrainingOptions(TrainerOptions):
     normalize: centre and scale the observations by the fleet's own mean and standard deviation.
     mean: the mean function of the model, "zero", "constant" or "linear" in the inputs: first by least squares, then
         by generalized least squares and theta in turns, until it has settled.
-    coordinates: of the inputs, see `fleetgp.data.coordinates`.
+    coordinates: of the inputs, see `fleetgp.data.transforms`.
     engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
         points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
         with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.

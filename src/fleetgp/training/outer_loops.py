@@ -25,12 +25,12 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import MeanName, Scaling, independent_solution
 from fleetgp.consensus.reductions import Reduction
+from fleetgp.data.dataset import Dataset
 from fleetgp.engines.base import Trend
 from fleetgp.engines.expert import Expert, outliers, reweighed
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
-from fleetgp.model.observations import Observations
 from fleetgp.network import SUM
 
 #: A mean function has settled if no coefficient would change by more than this part of its standard error.
@@ -220,7 +220,7 @@ def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expe
 
 
 def outliers_of(
-    shards: Sequence[Observations],
+    shards: Dataset,
     agents: Sequence[int],
     kernel: Kernel,
     scaling: Scaling,
@@ -234,6 +234,6 @@ def outliers_of(
         log_thetas = np.log(thetas) - units
     if not np.isfinite(log_thetas).all():  # it has diverged
         return np.zeros(len(shards), dtype=np.int64)
-    pairs = zip(scaling.apply(shards), agents, strict=True)
+    pairs = zip(shards.rescaled(scaling), agents, strict=True)
     experts = [Expert(own, kernel, agent, engine, neighbours) for own, agent in pairs]
     return np.array([outliers(expert) for expert in reweighed_experts(experts, log_thetas)])

@@ -16,7 +16,7 @@ from fleetgp.consensus.agreements import Scaling, agree_on_scaling
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction, gather_data
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.stopping import NEVER, Deadline
-from fleetgp.data.streamed import dimension_of
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
@@ -56,7 +56,7 @@ class Setting:
     shift: Array
     levels: int = 0
     deadline: Deadline = NEVER
-    data_at: Callable[[Scaling], Sequence[Observations]] | None = None
+    data_at: Callable[[Scaling], Dataset] | None = None
     noises: int = 1
     limits: Bounds = field(default_factory=Bounds)
     offset: float = 0.0
@@ -85,30 +85,30 @@ class Setting:
 
 
 def prepare(
-    method: TrainingMethod, shards: Sequence[Observations], network: Network, kernel: Kernel, options: TrainingOptions
+    method: TrainingMethod, shards: Dataset, network: Network, kernel: Kernel, options: TrainingOptions
 ) -> Setting:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
     deadline = Deadline.after(options.seconds, network.clock)
     reduction = _reduction(method, network)
     scaling = Scaling()
     if method.meet == "pool":
-        shards = gather_data(network, shards)
+        shards = InMemory(gather_data(network, shards))
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize, learning=True)
-    given = _data(method, shards, network, options.seed)
+    given = InMemory(_data(method, shards, network, options.seed))
     ids = (None,) if method.meet == "pool" else network.hosted
     chosen = options.engine, options.neighbours
-    shift = scaling.shift(kernel.units(dimension_of(shards)))  # the scale stays, whatever the mean function
-    known = options.known_of(kernel.names(dimension_of(shards)))
+    shift = scaling.shift(kernel.units(shards.dimension))  # the scale stays, whatever the mean function
+    known = options.known_of(kernel.names(shards.dimension))
     prior = known.prior.shifted(-shift)
-    data = scaling.apply(given)
+    data = given.rescaled(scaling)
     experts = [Expert(own, kernel, agent, *chosen) for own, agent in zip(data, ids, strict=True)]
     objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
 
-    def data_at(scaling: Scaling) -> Sequence[Observations]:
-        return scaling.apply(given)
+    def data_at(scaling: Scaling) -> Dataset:
+        return given.rescaled(scaling)
 
     agreed = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
     starts, bounds, floor, levels, limits, offset = agreed
@@ -148,7 +148,7 @@ def _reduction(method: TrainingMethod, network: Network) -> Reduction:
     return ByTree(network) if method.decentralized else ByServer(network)
 
 
-def _data(method: TrainingMethod, shards: Sequence[Observations], network: Network, seed: int) -> list[Observations]:
+def _data(method: TrainingMethod, shards: Dataset, network: Network, seed: int) -> list[Observations]:
     """The data each expert will hold."""
     if method.meet == "pool":
         return [Observations.joined(shards)]
@@ -161,7 +161,7 @@ def _data(method: TrainingMethod, shards: Sequence[Observations], network: Netwo
 
 def _starts_and_bounds(
     reduction: Reduction,
-    data: Sequence[Observations],
+    data: Dataset,
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -182,7 +182,7 @@ def _starts_and_bounds(
         deviation = found.deviation if asks else 1.0
         offset = found.size / found.deviation if asks else 0.0
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
-    dimension = dimension_of(data)
+    dimension = data.dimension
     if options.starts is not None:
         given = bounds.clipped(options.starts - shift)
         limits = open_limits(limits_around(kernel, given, dimension), bounds, known.prior)

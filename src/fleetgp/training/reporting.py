@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.coordinates import DISTORTED, Coordinates
+from fleetgp.data.transforms import DISTORTED, Coordinates
 from fleetgp.engines.base import told_theta
 from fleetgp.errors import FleetGPWarning, NotConvergedWarning, warn
 from fleetgp.progress import Listener, Progress, Remembering

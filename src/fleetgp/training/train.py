@@ -15,13 +15,12 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import ByServer, ByTree
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.streamed import Streamed, dimension_of, load_instead
+from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import Coordinates
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import has_moments
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.fit import Fit
 from fleetgp.training.flat import directions
@@ -94,7 +93,7 @@ def _told_mean(coordinates: Coordinates, mean: MeanFit) -> MeanFit:
 
 def train(
     method: TrainingMethod,
-    shards: Sequence[Observations],
+    shards: Dataset,
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -113,16 +112,16 @@ def train(
     with network.phase("coordinates"):
         reduction = ByTree(network) if method.decentralized else ByServer(network)
         coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
-    shift = coordinates.shift(kernel.units(dimension_of(shards)))
+    shift = coordinates.shift(kernel.units(shards.dimension))
     inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
     with retold(units=np.exp(shift)):
-        found = _train(method, coordinates.apply(shards), network, kernel, inside, heard, interlude)
+        found = _train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
     return told_outside(coordinates, shift, found)
 
 
 def _train(
     method: TrainingMethod,
-    shards: Sequence[Observations],
+    shards: Dataset,
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
@@ -132,11 +131,11 @@ def _train(
     """The same in the coordinates of the model."""
     if method.meet == "moments":
         return _by_moments(method, shards, network, kernel, options, report)
-    if method.meet == "pool" and isinstance(shards, Streamed) and has_moments(kernel, options.engine):
+    if method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine):
         try:
             return _by_moments(method, shards, network, kernel, options, report)
         except NumericalError as why:
-            load_instead(shards, why)
+            shards.load_instead(why)
     training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
     training.run()
     settled = settle_robustly(training, options.mean) if kernel.noise_model.robust else settle(training, options.mean)
@@ -149,7 +148,7 @@ def _train(
 
 def _by_moments(
     method: TrainingMethod,
-    shards: Sequence[Observations],
+    shards: Dataset,
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,

@@ -5,8 +5,8 @@ import ray
 import fleetgp as fg
 from fleetgp.fleet import cluster
 from fleetgp.fleet.backends import check_ray
-from fleetgp.network.ray import crew, host, network, session
+from fleetgp.network.ray import crew, host, session
 
 check_ray("this")
 assert not ray.is_initialized()
-assert all((fg.Fleet, cluster, crew, host, network, session))
+assert all((fg.Fleet, cluster, crew, host, session))

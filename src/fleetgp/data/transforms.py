@@ -1,16 +1,8 @@
-"""Inputs as the model sees them: as given, in units of their own deviations, or places on the Earth in kilometres,
-on a plane or on the sphere.
+"""How a model sees rows: inputs in its coordinates, observations without its mean function, scaled.
 
-Shards and queries are changed at the front door; everything below sees these coordinates only.
-
-Longitudes along the shortest arc that holds them: data on both sides of 180 degrees lie next to each other.
-
-Kernels on the whole globe: of chords, with one length-scale, in kilometres, for longitude and latitude.
-
-The place is three coordinates: two stand where longitude and latitude were, the third behind all inputs. A kernel that
-is valid in space is valid for chords, everywhere on the sphere; one of great circles is not.
-
-Points with the names and units of their columns: what an answer is about.
+Inputs are as given, in units of their own standard deviations, or places on the Earth: in kilometres on a plane, or on
+the sphere as points in space: two coordinates of the place stand where longitude and latitude were, the third behind
+all inputs. A kernel that is valid in space is valid for chords, everywhere on the sphere; one of great circles is not.
 """
 
 from __future__ import annotations
@@ -22,14 +14,13 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.data.streamed import Shards, Streamed, Summary, summaries_of
 from fleetgp.data.suspicions import LATITUDE_NAMES, LONGITUDE_NAMES
 from fleetgp.data.times import time_unit_of, times_of_numbers
 from fleetgp.errors import InputError, check_name
 from fleetgp.kernels.composite import Composite, Leaf, Scaled
 from fleetgp.kernels.expression import Kernels
-from fleetgp.kernels.stationary import Kernel
-from fleetgp.model.observations import Observations
+from fleetgp.kernels.stationary import OBSERVED, Kernel
+from fleetgp.model.observations import Observations, Summary
 
 CoordinatesName = Literal["as-given", "scaled", "kilometres", "sphere"]
 #: The Earth's mean radius, in kilometres, and a degree of a great circle.
@@ -132,11 +123,6 @@ class Coordinates:
         assert self.name != "sphere", "nothing asks for it there"
         return np.asarray(places * np.array(self.unit) + np.array(self.origin)) if self.origin else places
 
-    def apply(self, shards: Sequence[Observations]) -> Shards:
-        if isinstance(shards, Streamed):
-            return shards.moved(self) if self.origin else shards
-        return [one.at(self.places(one.inputs)) for one in shards]
-
     def summary(self, one: Summary) -> Summary:
         """That of the same rows, whose longitudes go round nowhere."""
         if not self.origin:
@@ -203,6 +189,92 @@ def distortion(latitude: float, south: float, north: float, east: float) -> floa
     return float(np.abs(np.hypot(*apart.T)[far] / true[far] - 1.0).max(initial=0.0))
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """y = offset + slope'(x - centre) + scale * y', the same at every agent.
+
+    The model is for y'; theta is told in units of y. Without a slope the mean function is a constant.
+    """
+
+    offset: float = 0.0
+    scale: float = 1.0
+    slope: tuple[float, ...] = ()
+    centre: tuple[float, ...] = ()
+
+    def mean(self, inputs: Array) -> Array | float:
+        """The mean function at inputs (N, D).
+
+        >>> Scaling(1.0, 5.0, (2.0,), (10.0,)).mean(np.array([[10.0], [11.0]])).tolist()
+        [1.0, 3.0]
+        """
+        if not self.slope:
+            return self.offset
+        return np.asarray(self.offset + ((inputs - np.array(self.centre)) * np.array(self.slope)).sum(axis=1))
+
+    def scaled(self, data: Observations) -> Observations:
+        """The observations that the model is for, and the known standard deviations of their noise."""
+        return data.with_values(data.values - self.mean(data.inputs)).divided(self.scale)
+
+    def summary(self, one: Summary) -> Summary:
+        """That of the residuals of the mean function, scaled."""
+        mean = float((one.mean - np.ravel(self.mean(one.centre[None]))[0]) / self.scale)
+        squares, cross, unit = one.squares, one.cross, self.scale
+        if self.slope:
+            slope = np.array(self.slope)
+            cross = cross - one.spread @ slope
+            squares = max(float(squares - slope @ (one.cross + cross)), 0.0)
+        return replace(one, mean=mean, squares=squares / unit**2, cross=cross / unit)
+
+    def shift(self, units: IntArray) -> Array:
+        """What to add to log theta' (of y') for log theta (of y), (P,): sigma_f and sigma_eps carry the units of y.
+
+        units: what each hyperparameter is measured in, as a kernel tells.
+        """
+        return np.where(units == OBSERVED, np.log(self.scale), 0.0)
+
+    def corrected(self, coefficients: Sequence[float]) -> Scaling:
+        """With a mean function that has more: a constant and slopes about the centre, in units of y'."""
+        constant, *slopes = (self.scale * value for value in coefficients)
+        slope = tuple(old + more for old, more in zip(self.slope, slopes, strict=True))
+        return replace(self, offset=self.offset + constant, slope=slope)
+
+
+@dataclass(frozen=True)
+class View:
+    """scaling: of what the coordinates have made of the inputs."""
+
+    scaling: Scaling = field(default_factory=Scaling)
+    coordinates: Coordinates = field(default_factory=Coordinates)
+
+    def of(self, data: Observations) -> Observations:
+        return self.scaling.scaled(data.at(self.coordinates.places(data.inputs)))
+
+    def summary(self, one: Summary) -> Summary:
+        return self.scaling.summary(self.coordinates.summary(one))
+
+    def rescaled(self, scaling: Scaling) -> View:
+        assert self.scaling == Scaling(), "it is scaled already"
+        return replace(self, scaling=scaling)
+
+    def moved(self, coordinates: Coordinates) -> View:
+        assert self == VIEW_AS_GIVEN, "it is seen otherwise already"
+        return replace(self, coordinates=coordinates)
+
+    @property
+    def facts(self) -> list[Any]:
+        """All numbers, for JSON: what is as given takes no place."""
+        scaling, coordinates = self.scaling, self.coordinates
+        found: list[Any] = [scaling.offset, scaling.scale]
+        if scaling.slope or coordinates.origin:
+            found += [scaling.slope, scaling.centre, coordinates.origin, coordinates.unit, coordinates.longitude]
+        if coordinates.latitude >= 0:
+            found += [coordinates.latitude]
+        return found
+
+
+VIEW_AS_GIVEN = View()
+
+
 #: Longitudes stay as they are given unless an arc of so many degrees is empty: data all around the globe have no ends.
 EMPTY = 60.0
 
@@ -243,72 +315,6 @@ def turned_into(longitudes: Array, west: float, east: float) -> Array:
     return np.asarray(longitudes - 360.0 * turns)
 
 
-def arc_of(shards: Sequence[Observations], longitude: int) -> tuple[float, float]:
-    """The shortest arc that holds the longitudes of all rows; of data in files, that of their agents' intervals."""
-    if isinstance(shards, Streamed):
-        low, high = (np.array([getattr(one, end)[longitude] for one in shards.summaries]) for end in ("low", "high"))
-        return shortest_arc(low, high)
-    values = np.concatenate([one.inputs[:, longitude] for one in shards])
-    return shortest_arc(values, values)
-
-
-def rows_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> list[Observations]:
-    """Rows in memory, with longitudes along their shortest arc if the coordinates know which input these are."""
-    if rule.longitude < 0:
-        return list(shards)
-    arc = arc_of(shards, rule.longitude)
-    found = []
-    for one in shards:
-        own = one.inputs[:, rule.longitude]
-        turned = turned_into(own, *arc)
-        if not np.array_equal(own, turned):
-            inputs = one.inputs.copy()
-            inputs[:, rule.longitude] = turned
-            one = one.at(inputs)
-        found.append(one)
-    return found
-
-
-def summaries_along_arc(shards: Sequence[Observations], rule: CoordinateRule) -> Sequence[Summary]:
-    """One per agent, with longitudes along the shortest arc of all data; nothing is loaded."""
-    if not isinstance(shards, Streamed):
-        return summaries_of(rows_along_arc(shards, rule))
-    if rule.longitude < 0:
-        return shards.summaries
-    west, east = arc_of(shards, rule.longitude)
-    found = []
-    for one in shards.summaries:
-        middle = 0.5 * (one.low + one.high)[rule.longitude : rule.longitude + 1]
-        turn = np.zeros(len(one.low))
-        turn[rule.longitude] = (turned_into(middle, west, east) - middle)[0]
-        found.append(replace(one, low=one.low + turn, high=one.high + turn, centre=one.centre + turn))
-    return found
-
-
-def told_of_seam(shards: Sequence[Observations], names: Sequence[str], rule: CoordinateRule) -> list[str]:
-    """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
-    the coordinates take them for numbers.
-    """
-    if rule.longitude >= 0:
-        return []
-    found = []
-    for d, name in enumerate(names):
-        if name.strip().lower() not in LONGITUDE_NAMES:
-            continue
-        known = summaries_of(shards)
-        low, high = min(one.low[d] for one in known), max(one.high[d] for one in known)
-        west, east = arc_of(shards, d)
-        if low < -180.0 or high > 360.0 or high - low <= east - west:
-            continue
-        other = "0 to 360" if low < 0.0 else "-180 to 180"
-        found.append(
-            f"input {name!r} runs from {low:g} to {high:g}, but all its values lie within {east - west:.3g} degrees of "
-            f'longitude: with coordinates="{rule.name}" the two ends are {high - low:.3g} degrees apart. Give '
-            f'coordinates="kilometres", or "sphere" for large areas (--coordinates), or longitudes from {other}'
-        )
-    return found
-
-
 def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
     """The kernels in the coordinates of a model, or one clear error.
 
@@ -330,12 +336,6 @@ def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str],
     third = inputs if isinstance(inputs, int) else len(inputs)
     names = [str(d + 1) for d in range(third)] if isinstance(inputs, int) else list(inputs)
     return tuple(_on_sphere(kernel, rule, third, names) for kernel in kernels)
-
-
-def refuse_files(rule: CoordinateRule, shards: Sequence[Observations]) -> None:
-    """One clear error for data that are known by their sums, which are of longitudes and latitudes."""
-    if rule.name == "sphere" and isinstance(shards, Streamed):
-        raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
 
 
 def _on_sphere(kernel: Kernel, rule: CoordinateRule, third: int, names: Sequence[str]) -> Kernel:

@@ -8,23 +8,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.data.coordinates import Coordinates
-from fleetgp.data.scaling import AS_GIVEN, Scaling, View
-from fleetgp.data.streamed import FIRST, Streamed, Summary
+from fleetgp.data.dataset import FIRST, Dataset
 from fleetgp.data.suspicions import Sample, told_of_copies
+from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, Scaling, View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, moments_on
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
 from fleetgp.io.survey import FirstPass, Pass, Scan, Survey, rows_of, size_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Summary
 from fleetgp.version import __version__
 
 #: Rows that wait for more of the same agent, in chunks, before sums are taken over them.
@@ -34,7 +34,7 @@ Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True)
-class Source:
+class FileReader:
     """Files and how they are read. owners: whose each file is, where no column says it.  cache: a folder, or None."""
 
     files: tuple[Path, ...]
@@ -64,10 +64,10 @@ class Source:
         """Whether every file is one agent's."""
         return self.scan.columns.agent is None
 
-    def of(self, numbers: Sequence[int]) -> Source:
+    def of(self, numbers: Sequence[int]) -> FileReader:
         """Some of the files."""
         files, owners = zip(*((self.files[k], self.owners[k]) for k in numbers), strict=True)
-        return Source(files, owners, self.scan, self.cache)
+        return FileReader(files, owners, self.scan, self.cache)
 
     def survey(self) -> Survey:
         """The first pass, over all files."""
@@ -178,7 +178,7 @@ def _listed(units: Sequence[str]) -> str:
     return ", ".join(unit or "none" for unit in units)
 
 
-class Elsewhere(Protocol):
+class RowsElsewhere(Protocol):
     """Where the rows are that a first pass on a cluster has drawn: they never come to this process."""
 
     def of(self, agents: Sequence[int]) -> tuple[Any, ...]:
@@ -188,155 +188,152 @@ class Elsewhere(Protocol):
         """They are needed no more. Safe to call twice."""
 
 
-class FileShards(Streamed):
-    """The agents' data in files.
+class FileSums(Dataset):
+    """Data in files as sums over them, without any row.
 
-    points: how many observations there are.  dropped: rows that could not be used.  empty: cells of fields without a
-    value.  notes: what was done to the values.  limit: as many bytes of observations may be loaded.
+    known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
+    drawn: some of their rows; none if they are to be drawn again.  elsewhere: what leads to them.
     """
 
-    def __init__(self, source: Source, known: Survey, limit: int, elsewhere: Elsewhere | None = None) -> None:
-        self.source, self.limit, self.elsewhere = source, limit, elsewhere
-        self.names = tuple(known.named)
-        self.summaries = [known.summaries[name] for name in self.names]
-        self.points, self.dropped, self.empty = known.count, known.dropped, known.empty
-        self.notes, self.sampled = known.notes, bool(source.scan.sample)
-        self._known = known
+    def __init__(
+        self,
+        reader: FileReader,
+        known: dict[str, Summary],
+        view: View = VIEW_AS_GIVEN,
+        *,
+        drawn: dict[str, Sample] | None = None,
+        elsewhere: Sequence[Any] = (),
+    ) -> None:
+        self.reader, self.known, self.view = reader, known, view
+        self.drawn, self.elsewhere = drawn, elsewhere
+        self.names = tuple(known)
+
+    @cached_property
+    def summaries(self) -> Sequence[Summary]:
+        return [self.view.summary(one) for one in self.known.values()]
+
+    def load(self) -> Sequence[Observations]:
+        raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
+
+    def first_rows(self) -> Sequence[Observations]:
+        drawn = self.drawn or self.reader.survey().samples
+        return [self.view.of(_observations(drawn[name].rows[:FIRST])) for name in self.names]
+
+    def having(self, drawn: Iterable[dict[str, Sample]]) -> FileSums:
+        """With the rows that the first pass has drawn of each file."""
+        whole = {name: sample for own in drawn for name, sample in own.items()}
+        return FileSums(self.reader, self.known, self.view, drawn=whole)
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        result = self.reader.moments(box, sizes, self.view, sum(self.counts))
+        return [result[name] for name in self.names]
+
+    def rescaled(self, scaling: Scaling) -> FileSums:
+        return self._seen(self.view.rescaled(scaling))
+
+    def moved(self, coordinates: Coordinates) -> FileSums:
+        return self._seen(self.view.moved(coordinates)) if coordinates.origin else self
+
+    def _seen(self, view: View) -> FileSums:
+        return FileSums(self.reader, self.known, view, drawn=self.drawn)
+
+
+class FileDataset(FileSums):
+    """Data in files, whose rows are loaded, up to a limit, when somebody asks for one.
+
+    survey: what the first pass has gathered.  limit: as many bytes of observations may be loaded.
+    rows: where the rows are that a first pass on a cluster has drawn.  whole: the same data as they are given.
+    """
+
+    def __init__(
+        self,
+        reader: FileReader,
+        survey: Survey,
+        limit: int,
+        rows: RowsElsewhere | None = None,
+        view: View = VIEW_AS_GIVEN,
+        whole: FileDataset | None = None,
+    ) -> None:
+        super().__init__(reader, {name: survey.summaries[name] for name in survey.named}, view, drawn=survey.samples)
+        self.survey, self.limit, self.rows, self._whole = survey, limit, rows, whole
+        self.sampled, self.at_workers = bool(reader.scan.sample), reader.apart
         self._loaded: list[Observations] | None = None
-        if self.sampled:
-            drawn = sum(min(len(one.rows), source.scan.sample) for one in known.samples.values())
+        if self.sampled and whole is None:
+            drawn = sum(min(len(one.rows), reader.scan.sample) for one in survey.samples.values())
             self._check_limit(drawn, "give a smaller sample")
+
+    @property
+    def points(self) -> int:
+        """How many observations there are."""
+        return self.survey.count
+
+    @property
+    def dropped(self) -> int:
+        """Rows that could not be used."""
+        return self.survey.dropped
+
+    @property
+    def empty(self) -> int:
+        """Cells of fields without a value."""
+        return self.survey.empty
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to the values."""
+        return self.survey.notes
 
     @property
     def units(self) -> dict[str, str]:
         """By column, where the files tell them."""
-        units = self._known.units or ("",) * len(self.source.scan.columns.numbers)
-        return {name: unit for name, unit in zip(self.source.scan.columns.numbers, units, strict=True) if unit}
+        columns = self.reader.scan.columns.numbers
+        units = self.survey.units or ("",) * len(columns)
+        return {name: unit for name, unit in zip(columns, units, strict=True) if unit}
 
     @property
-    def told(self) -> list[str]:
+    def suspicions(self) -> list[str]:
         """What is strange about the data, as sentences."""
-        copies = self._known.copies.estimate(self.points)
-        columns = self.source.scan.columns
-        return [
-            *self._known.tally.told(columns.inputs),
-            *([told_of_copies(f"about {copies}", self.points)] if copies else []),
-        ]
+        copies = self.survey.copies.estimate(self.points)
+        repeated = [told_of_copies(f"about {copies}", self.points)] if copies else []
+        return [*self.survey.tally.told(self.reader.scan.columns.inputs), *repeated]
 
-    def load(self) -> list[Observations]:
+    def load(self) -> Sequence[Observations]:
         if self._loaded is None:
-            if self.sampled:
-                rows = {name: one.rows[: self.source.scan.sample] for name, one in self._known.samples.items()}
+            if self._whole is not None:
+                self._loaded = [self.view.of(one) for one in self._whole.load()]
             else:
-                self._check_limit(
-                    self.points,
-                    "train and predict with dec-full-gp or full-gp and the squared exponential, which read files in "
-                    "chunks, or on a random sample of each agent's rows (sample=100_000, on the command line "
-                    "--sample 100000)",
-                )
-                rows = self.source.load(self.points)
-            self._loaded = [_observations(rows[name]).locked() for name in self.names]
+                rows = self._read()
+                self._loaded = [_observations(rows[name]).locked() for name in self.names]
         return self._loaded
 
-    def first_rows(self) -> list[Observations]:
-        return ViewedFiles(self, AS_GIVEN).first_rows()
+    def _read(self) -> dict[str, Array]:
+        sample = self.reader.scan.sample
+        if sample:
+            return {name: one.rows[:sample] for name, one in self.survey.samples.items()}
+        self._check_limit(
+            self.points,
+            "train and predict with dec-full-gp or full-gp and the squared exponential, which read files in chunks, or "
+            "on a random sample of each agent's rows (sample=100_000, on the command line --sample 100000)",
+        )
+        return self.reader.load(self.points)
 
-    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        return ViewedFiles(self, AS_GIVEN).moments(box, sizes)
-
-    def rescaled(self, scaling: Scaling) -> ViewedFiles:
-        return ViewedFiles(self, View(scaling))
-
-    def moved(self, coordinates: Coordinates) -> ViewedFiles:
-        return ViewedFiles(self, View(coordinates=coordinates))
-
-    def group(self, agents: Sequence[int]) -> SummedFiles:
+    def of_agents(self, agents: Sequence[int]) -> FileSums:
         """The files of some agents, where every file is one agent's: for the process that hosts them."""
-        assert self.source.apart, "a file may hold rows of agents that are hosted elsewhere"
+        assert self.at_workers, "a file may hold rows of agents that are hosted elsewhere"
         known = {self.names[agent]: self.summaries[agent] for agent in agents}
-        elsewhere = () if self.elsewhere is None else self.elsewhere.of(agents)
-        return SummedFiles(self.source.of(agents), known, elsewhere=elsewhere)
+        elsewhere = () if self.rows is None else self.rows.of(agents)
+        return FileSums(self.reader.of(agents), known, elsewhere=elsewhere)
 
-    @property
-    def drawn(self) -> dict[str, Sample]:
-        """By agent, the rows that the first pass has drawn; none where they are elsewhere."""
-        return self._known.samples
+    def _seen(self, view: View) -> FileDataset:
+        return FileDataset(self.reader, self.survey, self.limit, self.rows, view, self._whole or self)
 
     def _check_limit(self, rows: int, instead: str) -> None:
-        size = 8 * rows * len(self.source.scan.columns.numbers)
+        size = 8 * rows * len(self.reader.scan.columns.numbers)
         if size > self.limit:
             raise InputError(
                 f"expected observations of at most {self.limit:,} bytes in memory, got {rows:,} rows, "
                 f"{size:,} bytes: {instead}, or raise the limit "
                 f"(memory={_round_up(size)}, on the command line --memory {_round_up(size)})"
             )
-
-
-class SummedFiles(Streamed):
-    """Data in files as sums over them, without any row.
-
-    known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
-    drawn: some of their rows; none if they are to be drawn anew.  elsewhere: what leads to them.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        known: dict[str, Summary],
-        view: View = AS_GIVEN,
-        *,
-        drawn: dict[str, Sample] | None = None,
-        elsewhere: Sequence[Any] = (),
-    ) -> None:
-        self._source, self._known, self.view = source, known, view
-        self._drawn, self.elsewhere = drawn, elsewhere
-        self.names = tuple(known)
-        self.summaries = [view.summary(one) for one in known.values()]
-
-    def load(self) -> list[Observations]:
-        raise InputError("expected a method that needs sums over the files alone, got one that needs their rows")
-
-    def first_rows(self) -> list[Observations]:
-        drawn = self._drawn or self._source.survey().samples
-        rows = [drawn[name].rows[:FIRST] for name in self.names]
-        return [self.view.of(_observations(own)) for own in rows]
-
-    def having(self, drawn: Iterable[dict[str, Sample]]) -> SummedFiles:
-        """With the rows that the first pass has drawn of each file."""
-        whole = {name: sample for own in drawn for name, sample in own.items()}
-        return SummedFiles(self._source, self._known, self.view, drawn=whole)
-
-    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        count = sum(one.count for one in self.summaries)
-        found = self._source.moments(box, sizes, self.view, count)
-        return [found[name] for name in self.names]
-
-    def rescaled(self, scaling: Scaling) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self.view.rescaled(scaling), drawn=self._drawn)
-
-    def moved(self, coordinates: Coordinates) -> SummedFiles:
-        return SummedFiles(self._source, self._known, self.view.moved(coordinates), drawn=self._drawn)
-
-
-class ViewedFiles(SummedFiles):
-    """The same data as the model sees them, and their rows where somebody asks for them."""
-
-    def __init__(self, files: FileShards, view: View) -> None:
-        known = dict(zip(files.names, files.summaries, strict=True))
-        super().__init__(files.source, known, view, drawn=files.drawn)
-        self._files, self.sampled = files, files.sampled
-        self._loaded: list[Observations] | None = None
-
-    def load(self) -> list[Observations]:
-        if self._loaded is None:
-            self._loaded = [self.view.of(one) for one in self._files.load()]
-        return self._loaded
-
-    def rescaled(self, scaling: Scaling) -> ViewedFiles:
-        return ViewedFiles(self._files, self.view.rescaled(scaling))
-
-    def moved(self, coordinates: Coordinates) -> ViewedFiles:
-        return ViewedFiles(self._files, self.view.moved(coordinates))
 
 
 def _observations(rows: Array) -> Observations:

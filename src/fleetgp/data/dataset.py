@@ -1,0 +1,257 @@
+"""The agents' data: in memory, in files, or known by sums over them alone.
+
+A method that needs sums asks for `summaries` and `moments`; one that needs rows indexes the dataset, which then loads
+them, or raises one clear error where they are too many or elsewhere.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.data.transforms import Coordinates, Scaling, shortest_arc, turned_into
+from fleetgp.engines.basis import Box
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.engines.moments.sums import ChebyshevSums
+from fleetgp.errors import InputError
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations, Summary
+
+#: Rows of each agent that are kept for a first look.
+FIRST = 2000
+
+
+class Dataset(Sequence[Observations]):
+    """Every agent's observations, one entry per agent. It never changes: new rows make another dataset.
+
+    names: of the agents; none where they have numbers only.  in_memory: whether all rows are here.
+     sampled: whether what is loaded is a sample of the rows.
+    at_workers: whether the workers of a cluster can have the data of some agents each.
+    """
+
+    names: tuple[str, ...] = ()
+    in_memory: bool = False
+    sampled: bool = False
+    at_workers: bool = False
+
+    @property
+    @abstractmethod
+    def summaries(self) -> Sequence[Summary]:
+        """One per agent, of all its rows; nothing is loaded."""
+
+    @abstractmethod
+    def load(self) -> Sequence[Observations]:
+        """All rows, or those of a sample; one clear error where they are too many."""
+
+    @abstractmethod
+    def first_rows(self) -> Sequence[Observations]:
+        """Rows of every agent for a first look: all that are in memory, else up to `FIRST`, drawn at random."""
+
+    @abstractmethod
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        """Every agent's own, of all its rows, on a box that holds them."""
+
+    @abstractmethod
+    def rescaled(self, scaling: Scaling) -> Dataset:
+        """With the scaled residuals of a mean function in the place of y_n, which are not scaled yet."""
+
+    @abstractmethod
+    def moved(self, coordinates: Coordinates) -> Dataset:
+        """With the inputs in other coordinates, before anything is scaled."""
+
+    def __len__(self) -> int:
+        return len(self.summaries)
+
+    def __getitem__(self, number: Any) -> Any:
+        return self.load()[number]
+
+    @property
+    def counts(self) -> list[int]:
+        """How many observations each agent has; nothing is loaded."""
+        return [one.count for one in self.summaries]
+
+    @property
+    def dimension(self) -> int:
+        """D, how many inputs there are; nothing is loaded."""
+        return len(self.summaries[0].low)
+
+    @property
+    def constant(self) -> bool:
+        """Whether all observations are the same; nothing is loaded."""
+        return joined(self.summaries).squares == 0.0
+
+    def load_instead(self, why: Exception) -> None:
+        """Load all rows, where moments of them will not do; one clear error for both where they are too many."""
+        try:
+            self.load()
+        except InputError as error:
+            raise InputError(
+                f"moments of the data will not do ({why}), and their rows are not loaded: {error}"
+            ) from why
+
+    # ---- longitudes ------------------------------------------------------------------------------------------
+
+    def arc(self, longitude: int) -> tuple[float, float]:
+        """The shortest arc that holds a longitude of all data, of which each agent's are one interval."""
+        low, high = (np.array([getattr(one, end)[longitude] for one in self.summaries]) for end in ("low", "high"))
+        return shortest_arc(low, high)
+
+    def summaries_along_arc(self, longitude: int) -> Sequence[Summary]:
+        """The summaries with longitudes along the shortest arc of all data; as they are where longitude is -1."""
+        if longitude < 0:
+            return self.summaries
+        west, east = self.arc(longitude)
+        result = []
+        for one in self.summaries:
+            middle = 0.5 * (one.low + one.high)[longitude : longitude + 1]
+            turn = np.zeros(len(one.low))
+            turn[longitude] = (turned_into(middle, west, east) - middle)[0]
+            result.append(replace(one, low=one.low + turn, high=one.high + turn, centre=one.centre + turn))
+        return result
+
+    def along_arc(self, longitude: int) -> Dataset:
+        """All rows, with longitudes along the shortest arc; as they are where longitude is -1."""
+        return InMemory(self.load()).along_arc(longitude)
+
+    def summaries_apart(self, longitude: int) -> Sequence[Summary]:
+        """The summaries where each agent has turned its own longitudes into one piece."""
+        return self.summaries
+
+    # ---- new rows --------------------------------------------------------------------------------------------
+
+    def grown(self, agent: int, rows: Observations) -> Dataset:
+        """With these rows of an agent after its old ones."""
+        raise self.not_growing()
+
+    def not_growing(self) -> InputError:
+        """The error of new rows for data that are not in memory."""
+        return InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
+
+    def same(self, other: Dataset) -> bool:
+        """Whether these are the same arrays, or the same files. Nothing is compared number by number."""
+        return self is other
+
+    def added_since(self, before: Dataset) -> list[Observations] | None:
+        """The rows that have come to each agent, at the end of its data; None if anything else is different."""
+        return [] if self.same(before) else None
+
+
+class InMemory(Dataset):
+    """The agents' rows as arrays.
+
+    >>> data = Observations(np.arange(6.0).reshape(3, 2), np.arange(3.0))
+    >>> both = InMemory([data, data.rows(slice(2))])
+    >>> both.counts, both.dimension, both.grown(1, data).counts
+    ([3, 2], 2, [3, 5])
+    """
+
+    in_memory = at_workers = True
+
+    def __init__(self, rows: Iterable[Observations]) -> None:
+        self._rows = tuple(rows)
+
+    @cached_property
+    def summaries(self) -> Sequence[Summary]:
+        return [Summary.of(one) for one in self._rows]
+
+    @property
+    def counts(self) -> list[int]:
+        return [len(one) for one in self._rows]
+
+    @property
+    def dimension(self) -> int:
+        return self._rows[0].dimension
+
+    @property
+    def constant(self) -> bool:
+        return bool(min(one.values.min() for one in self._rows) == max(one.values.max() for one in self._rows))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, number: Any) -> Any:
+        return InMemory(self._rows[number]) if isinstance(number, slice) else self._rows[number]
+
+    def load(self) -> Sequence[Observations]:
+        return self._rows
+
+    def first_rows(self) -> Sequence[Observations]:
+        return self._rows
+
+    def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
+        return side_by_side(lambda one: FleetMoments.of(ChebyshevSums(one.inputs, one.values, box), sizes), self._rows)
+
+    def rescaled(self, scaling: Scaling) -> InMemory:
+        return InMemory(scaling.scaled(one) for one in self._rows)
+
+    def moved(self, coordinates: Coordinates) -> InMemory:
+        return InMemory(one.at(coordinates.places(one.inputs)) for one in self._rows) if coordinates.origin else self
+
+    def arc(self, longitude: int) -> tuple[float, float]:
+        """The shortest arc that holds the longitudes of all rows."""
+        values = np.concatenate([one.inputs[:, longitude] for one in self._rows])
+        return shortest_arc(values, values)
+
+    def along_arc(self, longitude: int) -> InMemory:
+        return self if longitude < 0 else InMemory(_turned(one, longitude, self.arc(longitude)) for one in self._rows)
+
+    def summaries_along_arc(self, longitude: int) -> Sequence[Summary]:
+        return self.along_arc(longitude).summaries
+
+    def summaries_apart(self, longitude: int) -> Sequence[Summary]:
+        return [Summary.of(InMemory([one]).along_arc(longitude)[0]) for one in self._rows]
+
+    def grown(self, agent: int, rows: Observations) -> InMemory:
+        whole = Observations.joined([self._rows[agent], rows]).locked()
+        return InMemory((*self._rows[:agent], whole, *self._rows[agent + 1 :]))
+
+    def same(self, other: Dataset) -> bool:
+        return len(self) == len(other) and other.in_memory and all(a is b for a, b in zip(self, other, strict=True))
+
+    def added_since(self, before: Dataset) -> list[Observations] | None:
+        """
+        >>> data = Observations(np.arange(6.0).reshape(3, 2), np.arange(3.0))
+        >>> first, last = data.rows(slice(2)), data.rows(slice(1, None))
+        >>> [len(rows) for rows in InMemory([data, data]).added_since(InMemory([first, data]))]
+        [1, 0]
+        >>> InMemory([last]).added_since(InMemory([data]))
+        """
+        if len(before) != len(self) or not before.in_memory:
+            return None
+        sizes = before.counts
+        firsts = [new if new is old else new.rows(slice(n)) for old, new, n in zip(before, self, sizes, strict=True)]
+        if not all(mine.same(its) for mine, its in zip(before, firsts, strict=True)):
+            return None
+        return [new.rows(slice(n, None)) for new, n in zip(self, sizes, strict=True)]
+
+
+def as_dataset(rows: Sequence[Observations]) -> Dataset:
+    """A dataset as it is; a list of every agent's observations as one in memory."""
+    return rows if isinstance(rows, Dataset) else InMemory(rows)
+
+
+def joined(summaries: Iterable[Summary]) -> Summary:
+    """That of all of them."""
+    return reduce(Summary.plus, summaries)
+
+
+def corners(summaries: Sequence[Summary]) -> tuple[Array, Array]:
+    """(D,) the lowest and the highest coordinates of all data."""
+    return np.min([one.low for one in summaries], axis=0), np.max([one.high for one in summaries], axis=0)
+
+
+def _turned(one: Observations, longitude: int, arc: tuple[float, float]) -> Observations:
+    """The same rows, with whole turns added to longitudes outside of an arc."""
+    own = one.inputs[:, longitude]
+    turned = turned_into(own, *arc)
+    if np.array_equal(own, turned):
+        return one
+    inputs = one.inputs.copy()
+    inputs[:, longitude] = turned
+    return one.at(inputs)
