@@ -1,4 +1,4 @@
-"""Requests to running agents, each with one answer or one clear error in a stated time; and whom a fleet needs or misses."""
+"""Requests to running agents: one answer or one clear error each, in a stated time. And whom a fleet needs or misses."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Links:
     threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
     dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
-    overhead: bytes that no round's ledger counts (hellos, introductions, frames sent again).  resent: frames sent again.
+    overhead: bytes that no ledger counts (hellos, introductions, frames sent again).  resent: frames sent again.
     """
 
     def __init__(
