@@ -1,4 +1,4 @@
-"""Requests to running agents: one answer or one clear error each, in a stated time. And whom a fleet needs or misses."""
+"""Requests to running agents: one answer or one clear error each, in a stated time; and whom a fleet needs."""
 
 from __future__ import annotations
 
