@@ -33,8 +33,8 @@ def drawn(browser: Any, maps: bool) -> list[float]:
         page = one.open(server.address)
         one.wait_for_map()
         for number in range(1, UPDATES + 1):
-            for name, heard in fleet.heard.items():
-                heard.state.update(rows=100 + number, bytes=3000 + number, round=number)  # type: ignore[attr-defined]
+            for name, contacts in fleet.contacts.items():
+                contacts.state.update(rows=100 + number, bytes=3000 + number, round=number)  # type: ignore[attr-defined]
                 assert name
             if maps:
                 fleet.draw(shift=0.01 * number)
@@ -62,7 +62,7 @@ def watched(seconds: float) -> dict[str, float]:
                 with AgentClient(boats.description, "boat1") as client:
                     client.request("observe", rows=[[0.3, 0.001 * (time.monotonic() - began), 0.5]])
                 time.sleep(20.0)
-            purse, total = boats.watch.mapper.purse, boats.watch.collector.all_bytes
+            budget, total = boats.watch.mapper.budget, boats.watch.collector.all_bytes
             with AgentClient(boats.description, "boat1") as client:
                 looks = []
                 for _ in range(50):
@@ -70,8 +70,8 @@ def watched(seconds: float) -> dict[str, float]:
                     state = client.request("status", after=10**9)
                     looks.append(time.perf_counter() - asked)
             return {
-                **purse.shares(time.monotonic() - began, total),
-                "maps": purse.maps,
+                **budget.shares(time.monotonic() - began, total),
+                "maps": budget.maps,
                 "look": float(np.median(looks)),
                 "told": len(json.dumps(state)),
             }

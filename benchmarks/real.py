@@ -91,7 +91,7 @@ def runs(data: str, size: int) -> list[Run]:
         asked.append(of("fleetgp", engine="dense"))
     each = {"each": True} if data == "days" else {}
     if size == 100_000 and data == "atlantic":  # side by side, with as many neighbours
-        asked += [of("gpboost", neighbours=20, each=True), of("fleetgp", engine="vecchia", neighbours=20)]
+        asked += [of("gpboost", neighbours=20, each=True), of("fleetgp", engine="vecchia", n_neighbours=20)]
     asked += [
         of("gpboost", kernel, neighbours=20, **each)
         for kernel in ("matern32", "matern12")
@@ -171,7 +171,7 @@ def ratios(took: list[tuple[Run, float]]) -> list[str]:
         for own, ours in took
         for theirs, time in took
         if (own.rival, theirs.rival, own.kernel) == ("fleetgp", "gpboost", theirs.kernel)
-        and own.options.get("neighbours") == theirs.options["neighbours"]
+        and own.options.get("n_neighbours") == theirs.options["neighbours"]
     ]
 
 

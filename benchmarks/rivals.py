@@ -25,17 +25,17 @@ class Trained:
     said: str = ""
 
 
-def fleetgp(x: np.ndarray, y: np.ndarray, kernel: str, engine: str = "vecchia", neighbours: int = 30) -> Trained:
+def fleetgp(x: np.ndarray, y: np.ndarray, kernel: str, engine: str = "vecchia", n_neighbours: int = 30) -> Trained:
     """One agent with all data."""
     import fleetgp as fg
 
     fleet = fg.Fleet([(x, y)], kernel=kernel, normalize=False)
-    fit = fleet.train("full-gp", engine=engine, neighbours=neighbours)
+    fit = fleet.train("full-gp", engine=engine, n_neighbours=n_neighbours)
     if engine != "vecchia":
         return Trained({"": _asked(fleet, "full-gp", engine=engine)}, _said(fit))
     # It answers from four times as many observations.
-    asked = _asked(fleet, "full-gp", engine=engine, neighbours=neighbours)
-    return Trained({f"answers from {4 * neighbours}": asked}, _said(fit))
+    asked = _asked(fleet, "full-gp", engine=engine, n_neighbours=n_neighbours)
+    return Trained({f"answers from {4 * n_neighbours}": asked}, _said(fit))
 
 
 def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp", agents: int = 16) -> Trained:
@@ -47,7 +47,7 @@ def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp
     ways = {
         "dec-nn-grbcm": _asked(fleet, "dec-nn-grbcm", engine="vecchia"),
         "dec-nn-grbcm, eta auto": _asked(fleet, "dec-nn-grbcm", engine="vecchia", eta="auto"),
-        "dec-nearest": _asked(fleet, "dec-nearest", neighbours=60),
+        "dec-nearest": _asked(fleet, "dec-nearest", n_neighbours=60),
     }
     return Trained(ways, _said(fit))
 

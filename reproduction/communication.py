@@ -120,11 +120,13 @@ def _prediction_formula(task: Row, answer: fg.Prediction, degrees: int) -> tuple
         formula = float((agents if row.rule == "npae" else AT_SERVER[row.rule]) * agents * queries)
         return formula, answer.ledger.total(kind="predictions").scalars
     if row.rule == "npae":
-        if row.solver == "dale":  # the paper has no formula for it
+        if row.nearest:  # the paper has no formula for it
             return 0.0, answer.ledger.total(kind="predictions").scalars
         xi = own**2 + DIMENSION * own
         iterations, extra = float(answer.solver_rounds.sum()), 0.0
-        if row.solver == "jor-star":  # each iteration of the power method is a flood, for all points that still need it
+        if (
+            row.name == "dec-npae-star"
+        ):  # each iteration of the power method is a flood, for all points that still need it
             floods = answer.ledger.rounds_by_phase["relaxation"] / as_topology(task["graph"], agents).diameter
             iterations, extra = iterations + queries * floods, float(agents**2 * queries)
         formula = agents * (2.0 * agents * iterations + agents * xi + extra) + 2.0 * chi

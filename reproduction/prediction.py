@@ -21,7 +21,7 @@ from fleetgp.errors import InputError, NumericalError
 from fleetgp.io import load_sst
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.prediction import prediction_method
-from fleetgp.prediction.methods import AGGREGATIONS
+from fleetgp.prediction.rules import AGGREGATIONS
 from fleetgp.progress import Listener
 from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells

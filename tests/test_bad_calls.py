@@ -257,7 +257,7 @@ TRAINING: list[Bad] = [
     (lambda: train(rho=5.0), INPUT, "rho"),
     (lambda: train(noise_floor=2), INPUT, "noise_floor: expected a number of at least 0 and below 1, got 2"),
     (lambda: train(engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense, moments, vecchia"),
-    (lambda: train(neighbours=0), INPUT, "neighbours must be a whole number of at least 1, got 0"),
+    (lambda: train(n_neighbours=0), INPUT, "n_neighbours must be a whole number of at least 1, got 0"),
     (
         lambda: train(bounds=[1, 2]),
         INPUT,
@@ -315,7 +315,7 @@ PREDICTION: list[Bad] = [
     (lambda: fleet().predict(POINTS, engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense"),
     (lambda: fleet(kernel="matern32").predict(POINTS, "dec-full-gp"), INPUT, "dec-full-gp needs the squared"),
     (lambda: fleet().condition(engine="x"), INPUT, "unknown engine 'x': choose one of auto, dense, moments"),
-    (lambda: fleet().condition().predict(POINTS, neighbours=9), INPUT, "neighbours is of the engine that this"),
+    (lambda: fleet().condition().predict(POINTS, n_neighbours=9), INPUT, "n_neighbours is of the engine that this"),
     (lambda: fleet().calibrate(holdout="all"), INPUT, "unknown holdout 'all': choose one of rows, blocks, both"),
     (lambda: fleet().calibrate(level=1.5), INPUT, "level must lie between 0 and 1, got 1.5"),
     (lambda: fleet().calibrate(max_rows=0), INPUT, "max_rows must be a whole number of at least"),
@@ -542,7 +542,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "geometric": (fg.Graph.geometric, {"agents": 4, "radius": 2.0, "seed": 0, "places": None}),
     "predict": (
         fleet().predict,
-        {"queries": POINTS, "method": "dec-rbcm", "theta": THETA, "engine": "auto", "neighbours": None, "eta": None}
+        {"queries": POINTS, "method": "dec-rbcm", "theta": THETA, "engine": "auto", "n_neighbours": None, "eta": None}
         | {"consensus": None, "seed": None, "observed": False, "agent": None},
     ),
     "observe": (lambda **given: fleet().observe(**given), {"agent": 0, "X": POINTS, "y": [1.0], "s": None}),
@@ -553,7 +553,7 @@ CALLS: dict[str, tuple[Callable[..., object], dict[str, Any]]] = {
     "train": (
         train,
         {"method": "dec-fact-gp", "theta0": THETA, "tol": 1.0, "noise_floor": 0.1, "bounds": None, "priors": None}
-        | {"fixed": None, "seed": 1, "engine": "auto", "neighbours": 5, "rho": None, "nested": None},
+        | {"fixed": None, "seed": 1, "engine": "auto", "n_neighbours": 5, "rho": None, "nested": None},
     ),
     "Model": (model, {"fleet": fleet(), "agents": ("a", "b"), "inputs": ("u", "v"), "target": "t"}),
     "theta": (fg.Hyperparameters.from_theta, {"theta": THETA}),

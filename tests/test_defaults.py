@@ -108,7 +108,7 @@ def test_the_papers_settings_in_a_terminal(tmp_path: Path) -> None:
     x, y = rows()
     np.savetxt(tmp_path / "rows.csv", np.column_stack([x, y]), delimiter=",", header="x,y", comments="")
     words = ["fit", str(tmp_path / "rows.csv"), "--inputs", "x", "--target", "y", "--out", str(tmp_path / "model")]
-    words += ["--quiet", "--agents", "2", "--training", "dec-apx-gp", "--preset", "paper"]
+    words += ["--quiet", "--n-agents", "2", "--training", "dec-apx-gp", "--preset", "paper"]
     assert CliRunner().invoke(app, [*words, "--rounds", "5"]).exit_code == 0
     fleet = load_model(tmp_path / "model").fleet
     assert of_fleet(fleet) == {**EXPECTED, "kernel": "se", "normalize": False}

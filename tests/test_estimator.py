@@ -24,7 +24,6 @@ import fleetgp as fg
 from fleetgp import estimator as module
 from fleetgp.arrays import Array
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.prediction import joint as jointly
 
 #: A noise of 0.3 that is known.
 WHITE = sk.WhiteKernel(0.09, "fixed")
@@ -411,7 +410,7 @@ def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
         FleetGPRegressor(random_state=-1).fit(X, y)
     with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
         FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
-    monkeypatch.setattr(jointly, "MOST_JOINT", 11)
+    monkeypatch.setattr("fleetgp.prediction.methods.MOST_JOINT", 11)
     with pytest.raises(fg.InputError, match="dec-nn-grbcm: expected at most 11 queries at once, got 12: give fewer"):
         model.sample_y(X)
     with pytest.raises(fg.InputError, match="dec-npae has no joint covariance"):

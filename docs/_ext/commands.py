@@ -62,7 +62,8 @@ class Commands(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         group: Any = typer.main.get_command(application)
         parent = group.make_context("fleetgp", [], resilient_parsing=True)
-        lines = [line for name, each in group.commands.items() for line in described(name, each, parent)]
+        commands = {name: group.get_command(parent, name) for name in group.list_commands(parent)}
+        lines = [line for name, each in commands.items() for line in described(name, each, parent)]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 

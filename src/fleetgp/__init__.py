@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleetgp import plot as plot
     from fleetgp.advice import Advice, Link, Verification, recommend, verify
     from fleetgp.data import PAPER_THETA, PAPER_THETA0, Field, partition, synthetic_field
+    from fleetgp.engines import register_engine
     from fleetgp.errors import (
         FleetGPError,
         FleetGPWarning,
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     )
     from fleetgp.estimator import FleetGPRegressor as FleetGPRegressor
     from fleetgp.fleet import ConditionedFleet, CrossValidation, Fleet, Outputs
-    from fleetgp.graph import Graph, GraphSequence
+    from fleetgp.graph import Graph, GraphSequence, register_graph
+    from fleetgp.kernels import register_kernel
     from fleetgp.metrics import Scores, score
     from fleetgp.model.hyperparameters import Hyperparameters
     from fleetgp.network import InProcess, Ledger, Loopback, Network
@@ -81,6 +83,9 @@ __all__ = [
     "load_model",
     "partition",
     "recommend",
+    "register_engine",
+    "register_graph",
+    "register_kernel",
     "save_model",
     "score",
     "synthetic_field",
@@ -101,7 +106,9 @@ _HOMES = {
     ),
     "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
     "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
-    "graph": ("Graph", "GraphSequence"),
+    "engines": ("register_engine",),
+    "graph": ("Graph", "GraphSequence", "register_graph"),
+    "kernels": ("register_kernel",),
     "model.hyperparameters": ("Hyperparameters",),
     "metrics": ("Scores", "score"),
     "storage.loading": ("load_model",),

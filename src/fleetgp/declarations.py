@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 
 from fleetgp.errors import InputError, check_name, shortened
+from fleetgp.registry import Registry
 from fleetgp.validation import as_flag, check_number, check_whole
 
 
@@ -102,6 +103,16 @@ def one_of(*names: str) -> Kind:
         return cast(str, value)
 
     return Kind(str, check, ", ".join(names))
+
+
+def named_in(registry: Registry[Any]) -> Kind:
+    """A name of a registry, to which other packages may have added some."""
+
+    def check(name: str, value: Any) -> str:
+        check_name(name, value, registry)
+        return cast(str, value)
+
+    return Kind(str, check, ", ".join(registry))
 
 
 def declared(kind: Kind, text: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, Self
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName
@@ -324,7 +324,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         known, whose = np.concatenate(own), np.repeat(np.arange(len(own)), [len(x) for x in own])
         deviation = known.std(axis=0)
         unit = np.where(deviation > 0.0, deviation, 1.0)
-        _, nearest = cKDTree(known / unit).query(X / unit)
+        _, nearest = scipy.spatial.cKDTree(known / unit).query(X / unit)
         return np.asarray(whose[nearest])
 
     def _number(self, agent: Any) -> int:

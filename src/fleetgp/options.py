@@ -19,6 +19,7 @@ from fleetgp.declarations import (
     Kind,
     checked,
     declared,
+    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -73,7 +74,7 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-ENGINE = one_of(*ENGINES)
+ENGINE = named_in(ENGINES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +193,7 @@ class TrainerOptions:
         ),
     )
     engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
-    neighbours: int = field(
+    n_neighbours: int = field(
         default=NEIGHBOURS,
         metadata=declared(
             whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
@@ -217,7 +218,7 @@ class PredictionOptions:
         beyond the samples; "paper": 1 for the first agent that takes part, d_i for the others.
     seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
     engine: "auto", "dense", "moments" or "vecchia", as in training.
-    neighbours: of "vecchia", as in training: each query has the 4 * neighbours observations of an agent nearest to it.
+    n_neighbours: of "vecchia", as in training: each query has an agent's 4 * n_neighbours observations nearest to it.
         With dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
     """
 
@@ -249,7 +250,7 @@ class PredictionOptions:
     )
     seed: int = field(default=0, metadata=declared(whole(least=0), "Draws samples and starts.", cli=False, toml=False))
     engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
-    neighbours: int = field(
+    n_neighbours: int = field(
         default=NEIGHBOURS,
         metadata=declared(whole(least=1), "Engine vecchia: as in training. dec-nearest: how many observations answer."),
     )

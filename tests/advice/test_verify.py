@@ -15,8 +15,7 @@ import fleetgp as fg
 from fleetgp.advice import Check
 from fleetgp.engines.expert import Expert
 from fleetgp.fleet import ConditionedFleet
-from fleetgp.prediction import aggregation
-from fleetgp.prediction import aggregation as tree
+from fleetgp.prediction import committee
 from fleetgp.training import Fit
 from tests.conftest import paper_shards
 
@@ -227,25 +226,25 @@ def test_impossible_variances_fail(monkeypatch: pytest.MonkeyPatch, factor: floa
 
 
 def test_a_method_that_differs_from_its_twin_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = tree._finish
-    monkeypatch.setattr(tree, "_finish", lambda *given: finish(*given) * (1.0 + 1e-4))
+    finish = committee._finish
+    monkeypatch.setattr(committee, "_finish", lambda *given: finish(*given) * (1.0 + 1e-4))
     assert failing(sound()) == {f"{LOST}: equals its central twin"}
 
 
 def test_an_answer_that_is_another_one_each_time_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    finish, rng = tree._finish, np.random.default_rng(0)
-    monkeypatch.setattr(tree, "_finish", lambda *given: finish(*given) * (1.0 + 1e-9 * rng.standard_normal()))
+    finish, rng = committee._finish, np.random.default_rng(0)
+    monkeypatch.setattr(committee, "_finish", lambda *given: finish(*given) * (1.0 + 1e-9 * rng.standard_normal()))
     assert failing(sound()) == {f"{LOST}: the same again"}
 
 
 def test_an_answer_that_sends_rows_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    total = tree.sum_over_everyone
+    beliefs_of = committee.beliefs_of
 
-    def leaking(task: Any, *given: Any) -> Any:
-        task.network.collect({"inputs": [np.ones((1, 2))] * task.network.agents})
-        return total(task, *given)
+    def leaking(query: Any, *given: Any) -> Any:
+        query.network.collect({"inputs": [np.ones((1, 2))] * query.network.agents})
+        return beliefs_of(query, *given)
 
-    monkeypatch.setattr(aggregation, "sum_over_everyone", leaking)
+    monkeypatch.setattr(committee, "beliefs_of", leaking)
     assert failing(sound()) == {f"{LOST}: sent only what it may"}
 
 

@@ -64,14 +64,14 @@ def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
 def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.prediction import answer as real
+    from fleetgp.prediction import predict as real
 
     def broken(conditioned: Any, network: Any, method: Any, queries: Any, *rest: Any, **more: Any) -> Any:
         if len(queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
         return real(conditioned, network, method, queries, *rest, **more)
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.answer", broken)
+    monkeypatch.setattr("fleetgp.agent.answer_task.predict", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
     description, _ = describe(tmp_path, 2, round=5)
     with running(description, tmp_path) as agents:

@@ -79,10 +79,10 @@ def test_a_good_file(tmp_path: Path) -> None:
 
 
 def test_options_of_prediction(tmp_path: Path) -> None:
-    part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nneighbours = 12\ntol = 1e-3\n'
+    part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nn_neighbours = 12\ntol = 1e-3\n'
     (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{part}[timeouts]"), encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
-    assert found.prediction_options() == PredictionOptions(eta="auto", neighbours=12, tol=1e-3)
+    assert found.prediction_options() == PredictionOptions(eta="auto", n_neighbours=12, tol=1e-3)
     (tmp_path / "fleet.toml").write_text(
         GOOD.replace("[timeouts]", "[prediction]\neta = 1\n[timeouts]"), encoding="utf-8"
     )
@@ -147,9 +147,9 @@ def test_starts_and_names(tmp_path: Path) -> None:
         ("[timeouts]", "[prediction]\neta = 1.5\n[timeouts]", 13, "prediction.eta must be a number"),
         (
             "[timeouts]",
-            "[prediction]\nneighbours = 0\n[timeouts]",
+            "[prediction]\nn_neighbours = 0\n[timeouts]",
             13,
-            "prediction.neighbours must be a whole number",
+            "prediction.n_neighbours must be a whole number",
         ),
         ('  "auv3",', '  "auv7",', 27, "neighbour 'auv7' is no agent of this fleet"),
         ('  "auv3",', '  "auv2",', 27, "cannot be its own neighbour"),

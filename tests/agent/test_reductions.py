@@ -73,7 +73,7 @@ def test_an_agreement_is_another_one_for_other_members_data_scaling_and_theta() 
 
 
 def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.prediction import answer as real
+    from fleetgp.prediction import predict as real
 
     told: dict[int, bool] = {}
 
@@ -82,7 +82,7 @@ def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
         told[network._links.hosted[0]] = bool(np.isfinite(found.means).all())
         return found
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.answer", noted)
+    monkeypatch.setattr("fleetgp.agent.answer_task.predict", noted)
     description, _ = describe(tmp_path, 4, training_options=WARM)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from fleetgp.cli.app import app
 from fleetgp.progress import Progress, Remembering
 
-FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent", "boat"]
+FIT = ["--inputs", "lon", "lat", "--target", "sst", "--agent-column", "boat"]
 SST = ["--inputs", "lon", "lat", "--target", "sst"]
 QUICK = ["--tol", "1e-2", "--rounds", "3", "--training", "dec-apx-gp"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.commands import run, wrong
 
-FIT = "fit t.csv --inputs lon lat --target sst --agent boat --out new"
+FIT = "fit t.csv --inputs lon lat --target sst --agent-column boat --out new"
 GOOD = """\
 name = "bay"
 inputs = ["lon", "lat"]
@@ -28,8 +28,8 @@ TABLE = [
     (f"{FIT} --prior xx=1:2", "--prior: unknown name 'xx': choose one of l_lon, l_lat, sigma_f, sigma_eps, length"),
     (f"{FIT} --box 1 2 3", "--box: expected four numbers (west south east north), got 3"),
     (
-        f"{FIT} --agents 2",
-        "give either --agent (the column that names the agents) or --agents (how many to split over)",
+        f"{FIT} --n-agents 2",
+        "give either --agent-column (which names the agents) or --n-agents (how many to split over)",
     ),
     (f"{FIT} --rounds -1", "rounds must be a whole number of at least 1, got -1"),
     (f"{FIT} --missing skip", "unknown --missing 'skip': choose one of refuse, drop"),
@@ -51,7 +51,7 @@ TABLE = [
     (FIT.replace("t.csv", "latin.csv"), "it is not written in utf-8: save it as UTF-8, or say what it is, for example"),
     (FIT.replace("sst", "salt"), "t.csv: there is no column 'salt'; it has lon, lat, sst, boat"),
     (
-        FIT.replace("sst", "boat").replace("--agent boat ", ""),
+        FIT.replace("sst", "boat").replace("--agent-column boat ", ""),
         "column 'boat' must hold numbers: expected a number, got",
     ),
     (

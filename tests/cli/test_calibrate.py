@@ -31,7 +31,7 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     assert "Sent between agents, in numbers: " in found.stdout
     assert " inputs " in found.stdout, "those of hidden rows"
     again = run(*asked, "--method", "dec-rbcm", "--out", "again.csv")
-    assert "Calibrated: deviations times" in again.stdout
+    assert "Calibrated: standard deviations times" in again.stdout
     scaled = pd.read_csv("again.csv")["std_observed"]
     factors = [
         knot["factor"]

@@ -114,7 +114,7 @@ def test_lost_workers_are_told_with_what_to_do(modelled: Path, cluster: None, mo
 
     monkeypatch.setattr(on_cluster.AnswersOnCluster, "blocks", lost)
     found = run("predict", "m", "points.csv", *TWO, "--out", "a.csv", code=1)
-    assert "5 workers were lost; what was finished is kept, and the same command goes on from it" in said(found)
+    assert "5 workers were lost; finished work is kept, and the same command continues from it" in said(found)
 
 
 def test_what_does_not_fit_is_refused(folder: Path, cluster: None) -> None:

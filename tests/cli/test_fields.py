@@ -30,7 +30,7 @@ def field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> xr.Dataset:
 
 
 def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
-    fit = ["fit", "f.nc", *INPUTS, *QUICK, "--agents", "2", "--quiet"]
+    fit = ["fit", "f.nc", *INPUTS, *QUICK, "--n-agents", "2", "--quiet"]
     assert "'chl' has 2 cells along depth, which is no input" in wrong(*fit, "--out", "m")
     assert "no depth within half a cell of 50" in wrong(*fit, "--at", "depth=50", "--out", "m")
     told = json.loads(run(*fit, "--at", "depth=5", "--out", "m", "--json").stdout)

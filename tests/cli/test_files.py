@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fleetgp.cli import reading
+from fleetgp.cli import fit
 from fleetgp.io import file_dataset
 from fleetgp.storage.loading import load_model
 from tests.cli.commands import SST, run, wrong
@@ -34,7 +34,7 @@ def test_several_files_are_several_agents_of_a_model_without_rows(boats: Path) -
     found = json.loads(run("fit", *BOATS, *WHOLE, "--memory", "100", "--out", "m", "--json").stdout)
     assert found["agents"] == ["Ada", "Bo", "Cy"]
     assert sum(found["observations"]) == 240
-    run("fit", "observations.csv", *WHOLE, "--agent", "boat", "--out", "rows")
+    run("fit", "observations.csv", *WHOLE, "--agent-column", "boat", "--out", "rows")
     theta = load_model("rows").theta
     assert found["theta"] == pytest.approx({name: theta[name] for name in found["theta"]}, rel=1e-6)
     for model in ("m", "rows"):
@@ -47,11 +47,11 @@ def test_several_files_are_several_agents_of_a_model_without_rows(boats: Path) -
 
 
 def test_one_large_file_is_read_in_chunks(boats: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LARGE", 1000)
-    found = run("fit", "observations.csv", *WHOLE, "--agent", "boat", "--out", "m")
+    monkeypatch.setattr(fit, "LARGE", 1000)
+    found = run("fit", "observations.csv", *WHOLE, "--agent-column", "boat", "--out", "m")
     assert "240 observations of 3 agents" in found.stdout
     assert "--method dec-full-gp --within inf" in " ".join(found.stdout.split())
-    run("fit", "observations.csv", *SST, "--agents", "2", "--rounds", "2", "--out", "split")
+    run("fit", "observations.csv", *SST, "--n-agents", "2", "--rounds", "2", "--out", "split")
     assert len(load_model("split").agents) == 2
 
 
@@ -77,7 +77,7 @@ def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, mon
     told = wrong("fit", *BOATS, *WHOLE, "--out", "m")
     assert "Bo.csv: column 'lat' must hold numbers" in told
     assert "(first: row 5)" in told
-    assert "the same command goes on from what was read" in told
+    assert "the same command continues from what was read" in told
     Path("Bo.csv").write_text(sound, encoding="utf-8")
     read: list[str] = []
     survey = file_dataset.__dict__["survey"]
@@ -92,7 +92,7 @@ def test_a_broken_file_is_one_line_and_the_same_command_goes_on(boats: Path, mon
 
 
 def test_what_is_for_one_file_is_refused_for_several(boats: Path) -> None:
-    assert "--agents splits the rows of one file" in wrong("fit", *BOATS, *SST, "--agents", "2", "--out", "m")
+    assert "--n-agents splits the rows of one file" in wrong("fit", *BOATS, *SST, "--n-agents", "2", "--out", "m")
     assert "stride (--stride) is for files that end in .nc or .zarr" in wrong(
         "fit", *BOATS, *SST, "--stride", "2", "--out", "m"
     )

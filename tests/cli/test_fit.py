@@ -27,7 +27,7 @@ def test_graphs_from_files_partitions_and_units(folder: Path) -> None:
         "fit",
         "observations.csv",
         *columns,
-        "--agents",
+        "--n-agents",
         "4",
         "--axis",
         "lat",
@@ -106,7 +106,7 @@ def test_an_interrupted_fit_leaves_its_estimates(folder: Path, monkeypatch: pyte
 
 def test_a_day_must_be_chosen_and_kelvin_are_told_of(modelled: Path) -> None:
     packed(modelled / "f.nc")
-    fit = ["fit", "f.nc", *SST, "--agents", "2", "--out", "n", "--celsius", *QUICK]
+    fit = ["fit", "f.nc", *SST, "--n-agents", "2", "--out", "n", "--celsius", *QUICK]
     assert "2 fields, of 2021-01-01, 2021-01-02: give one as date (--date)" in wrong(*fit)
     found = run(*fit, "--date", "2021-01-02", "--stride", "2", "--box", "-74.8", "30.2", "-74.2", "30.8")
     assert "28 observations of 2 agents" in found.stdout
@@ -165,7 +165,7 @@ def test_an_interrupted_overwrite_keeps_both(modelled: Path, monkeypatch: pytest
     for _ in range(2):  # the second time there is an interrupted model already
         text = said(run(*fit, "--out", "m", "--overwrite", code=130))
         assert "interrupted; m.interrupted holds the estimates so far" in text
-        assert "--from m.interrupted goes on from them; m is as it was" in text
+        assert "--from m.interrupted continues from them; m is as it was" in text
     assert (modelled / "m" / "model.json").read_bytes() == before
     kept = load_model("m.interrupted")
     assert kept.status == "interrupted"

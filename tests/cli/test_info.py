@@ -18,7 +18,18 @@ from tests.cli.commands import run, wrong
 def test_a_trained_model_in_words(folder: Path) -> None:
     table = pd.read_csv("observations.csv").rename(columns={"sst": "Temperatur °C"})
     table.to_csv("Ostsee 1.csv", index=False)
-    asked = ["--inputs", "lon", "lat", "--target", "Temperatur °C", "--agent", "boat", "--tol", "1e-2", "--quiet"]
+    asked = [
+        "--inputs",
+        "lon",
+        "lat",
+        "--target",
+        "Temperatur °C",
+        "--agent-column",
+        "boat",
+        "--tol",
+        "1e-2",
+        "--quiet",
+    ]
     told = run(
         "fit", "Ostsee 1.csv", *asked, "--coordinates", "kilometres", "--fix", "noise=0.05", "--out", "Modell Süd"
     )

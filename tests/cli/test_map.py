@@ -25,7 +25,7 @@ def test_an_interrupted_map_goes_on_where_it_was(folder: Path) -> None:
     assert code == 130, errors
     assert [file.name for file in sorted(folder.glob(".map.nc.parts/*/*.json"))] == ["0.json", "1.json"]
     assert "Traceback" not in errors
-    assert "finished pieces, if there are any, are kept" in errors
+    assert "finished work, if any, is kept" in errors
     assert not (folder / "map.nc").exists()
     first = next(folder.glob(".map.nc.parts/*/0.json"))
     done = json.loads(first.read_text(encoding="utf-8"))

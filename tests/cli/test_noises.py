@@ -46,8 +46,8 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     for name, (_, _, known) in zip(("Ada", "Bo"), fleet.shards, strict=True):
         np.testing.assert_array_equal(known, table["err"][table["boat"] == name])
     told = run("predict", "m", "points.csv", "--agent", "Bo", "--out", "a.csv", "--quiet").stdout
-    assert "(sigma_eps_Bo = " in told
-    assert "Known deviations of rows are not in it." in " ".join(told.split())
+    assert "includes sigma_eps_Bo = " in told
+    assert "The known standard deviations of rows are not included." in " ".join(told.split())
     of_f, of_y = (fleet.predict(table[["lon", "lat"]].head(3), observed=noisy, agent=1) for noisy in (False, True))
     np.testing.assert_allclose(of_y.variance - of_f.variance, theta["sigma_eps_Bo"] ** 2, rtol=1e-6)
     again = run("fit", "obs.csv", *FIT, *noisy, "--from", "m", "--fix", "sigma_eps_Bo=0.4", "--out", "n", *START).stdout

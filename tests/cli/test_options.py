@@ -48,7 +48,8 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
     ],
 )
 def test_a_command_has_every_option_that_can_be_typed(command: str, family: type) -> None:
-    (parameters,) = (one.params for name, one in get_command(app).commands.items() if name == command)  # type: ignore[attr-defined]
+    group: Any = get_command(app)
+    parameters = group.get_command(group.make_context("fleetgp", [], resilient_parsing=True), command).params
     typed = {option: one for one in parameters for option in one.opts}
     for one in options_in(family).values():
         assert (one.flag in typed) == one.cli
@@ -67,7 +68,7 @@ def test_training_leaves_its_defaults_to_one_place() -> None:
 def test_predictions_leave_their_defaults_to_one_place(place: Any) -> None:
     """None means not given; the engine is the only one that is asked for by name."""
     shared = {name: value for name, value in defaults(place).items() if name in defaults(PredictionOptions)}
-    assert {"consensus", "rounds", "tol", "eta", "neighbours"} <= set(shared)
+    assert {"consensus", "rounds", "tol", "eta", "n_neighbours"} <= set(shared)
     assert shared.pop("engine", "auto") == PredictionOptions().engine
     assert set(shared.values()) == {None}
 

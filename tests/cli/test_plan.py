@@ -60,7 +60,7 @@ def test_a_loss_that_splits_the_fleet_and_files_elsewhere_are_told(
     assert "none of the agents' files can be read here: give --rows" in wrong("plan", "fleet.toml")
     Path("a.csv").write_text("x,y,temperature\n0,0,1\n0,1,2\n1,1,3\n", encoding="utf-8")
     seen = said(run("plan", "fleet.toml"))
-    assert "the files of b, c are not here: they are taken to have 3 rows each" in seen
+    assert "the files of b, c are not here: 3 rows each are assumed" in seen
     assert "the loss of this agent would split the fleet: b" in seen
     told = json.loads(run("plan", "fleet.toml", "--rows", "500", "--json").stdout)
     assert told["rows_of"] == {"a": 3, "b": 500, "c": 500}

@@ -48,7 +48,7 @@ def test_points_from_netcdf_follow_the_same_rules(modelled: Path) -> None:
 def test_the_answer_has_both_deviations(modelled: Path) -> None:
     told = run("predict", "m", "points.csv", "--out", "a.csv").stdout
     assert "std is the standard deviation of the field, std_observed that of an observation" in told
-    assert "(sigma_eps = 0.05 is in it)" in told
+    assert "which includes sigma_eps = 0.05" in told
     answer = pd.read_csv("a.csv")
     np.testing.assert_allclose(answer["std_observed"] ** 2 - answer["std"] ** 2, 0.05**2, rtol=1e-6)
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
@@ -60,7 +60,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
     fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
-        (("--method", "dec-nearest", "--neighbours", "3"), {"method": "dec-nearest", "neighbours": 3}),
+        (("--method", "dec-nearest", "--n-neighbours", "3"), {"method": "dec-nearest", "n_neighbours": 3}),
         (("--eta", "auto"), {"eta": "auto"}),
         (("--eta", "0.5"), {"eta": 0.5}),
     ):
@@ -80,7 +80,7 @@ def test_points_that_nobody_knows_anything_about_are_told_of(modelled: Path) -> 
 
 
 def test_many_blocks_tell_of_points_outside_once(modelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 2)
     pd.DataFrame({"lat": [41.0] * 5, "lon": [-71.0, 20.0, -71.1, 20.0, 21.0]}).to_csv("p.csv", index=False)
     told = said(run("predict", "m", "p.csv", "--out", "a.csv"))
     assert told.count("3 of 5 points are no better known") == 1
@@ -106,8 +106,8 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "eta must be" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "1.5")
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
     nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
-    assert "neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--neighbours", "0")
-    assert "dec-nearest has no option --engine: expected one of --neighbours" in wrong(*nearest, "--engine", "dense")
+    assert "--n-neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
+    assert "dec-nearest has no option --engine: expected one of --n-neighbours" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
 
@@ -117,7 +117,7 @@ def test_an_answer_tells_what_kinds_of_content_it_took(
     modelled: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """In one block or several: each kind is what the ledger of the library has."""
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", block)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", block)
     pd.DataFrame({"lat": np.linspace(40.2, 41.8, 5), "lon": np.linspace(-71.8, -70.2, 5)}).to_csv("p.csv", index=False)
     queries = pd.read_csv("p.csv")[["lon", "lat"]]
     ledger = load_model("m").fleet.condition().predict(queries, "dec-nearest", agent=0).ledger

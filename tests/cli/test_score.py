@@ -48,7 +48,7 @@ def test_whose_rows_and_known_deviations(tested: Path) -> None:
     told = fleet.predict(mine[["lon", "lat"]], "dec-rbcm", observed=True)
     expected = score((told.mean, told.variance + 0.01), mine["sst"].to_numpy())
     assert facts["scores"]["rows of Bo"]["crps"] == pytest.approx(expected.crps, rel=1e-9)
-    shown = run(*asked, "--agents").stdout
+    shown = run(*asked, "--each-agent").stdout
     assert "rows of Ada" in shown
     assert "answer of" not in shown, "they are all the same"
     assert "Every agent gives the same answer." in shown
@@ -67,9 +67,9 @@ def test_rows_of_the_model_are_hidden(tested: Path) -> None:
     found = load_model("m").fleet.cross_validate(3, "block", "dec-rbcm", train=False)
     assert facts["scores"]["all"] == pytest.approx(found.scores.numbers, rel=1e-9)
     assert set(facts["scores"]) == {"all", "fold 0", "fold 1", "fold 2", "rows of Ada", "rows of Bo"}
-    shown = run(*asked, "--agents").stdout
+    shown = run(*asked, "--each-agent").stdout
     assert "blocks hidden that nobody observes, 3 folds, with the model's hyperparameters" in shown
-    assert "% of the observations lie in their 95 % intervals" in shown
+    assert "% of the observations lie in their 95% intervals" in shown
     assert [path.name for path in tested.iterdir() if path.name.startswith(".")] == []
 
 
@@ -85,7 +85,7 @@ def test_an_interrupted_cross_validation_goes_on(tested: Path, monkeypatch: pyte
         return real(plan, number)
 
     monkeypatch.setattr(Plan, "fold", fold)
-    assert "interrupted; finished pieces" in said(run(*asked, code=130))
+    assert "interrupted; finished work" in said(run(*asked, code=130))
     run(*asked)
     assert computed == [0, 1, -1, 2]
 

@@ -13,7 +13,7 @@ import fleetgp as fg
 from fleetgp.storage.loading import load_model
 from tests.cli.commands import interrupted_at, run, said, wrong
 
-BOTH = ["--inputs", "lon", "lat", "--target", "t", "s", "--agent", "boat"]
+BOTH = ["--inputs", "lon", "lat", "--target", "t", "s", "--agent-column", "boat"]
 
 
 @pytest.fixture

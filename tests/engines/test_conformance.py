@@ -32,7 +32,7 @@ class Problem:
     def engine(self, name: str, rows: slice = slice(None)) -> Engine:
         x, y = self.inputs[rows], self.observations[rows]
         if name == "vecchia":
-            return VecchiaEngine(Observations(x, y), SE, 0, neighbours=150)  # then it is exact
+            return VecchiaEngine(Observations(x, y), SE, 0, n_neighbours=150)  # then it is exact
         return DenseEngine(Observations(x, y), SE, 0) if name == "dense" else MomentsEngine(Observations(x, y), 0)
 
 

@@ -133,7 +133,7 @@ def test_predictions_with_all_observations_near_are_the_dense_ones(method: str, 
     queries = np.random.default_rng(0).uniform(0, 2, (1 if method == "dec-nn-npae" else 5, 2))
     fleet = fg.Fleet(shards, "complete", theta=[0.8, 0.3, 1.3, 0.3], kernel=kernel, normalize=False)
     dense = fleet.predict(queries, method, engine="dense")
-    near = fleet.predict(queries, method, engine="vecchia", neighbours=240)
+    near = fleet.predict(queries, method, engine="vecchia", n_neighbours=240)
     assert set(near.engine) == {"vecchia"}
     assert near.status == dense.status
     assert np.allclose(dense.mean, near.mean, atol=1e-5)
@@ -157,7 +157,7 @@ def test_a_training_by_vecchia_ends_near_the_exact_one_and_says_how_near_its_lik
     shards = paper_shards(600, 2)
     fleet = fg.Fleet(shards, "path", kernel="matern32", normalize=False)
     exact = fleet.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], engine="dense")
-    found = fleet.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], engine="vecchia", neighbours=30)
+    found = fleet.train("fact-gp", theta0=[1.0, 0.5, 1.0, 0.3], engine="vecchia", n_neighbours=30)
     assert found.status == exact.status == "converged"
     assert set(found.engine) == {"vecchia"}
     assert np.abs(np.log(found.theta / exact.theta)).max() < 0.1

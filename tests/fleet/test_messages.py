@@ -46,11 +46,11 @@ def sea(**options: Any) -> fg.Fleet:
     [
         ("dec-rbcm", {"engine": "dense"}, "agent [01]"),
         ("dec-nn-grbcm", {"engine": "dense"}, "(agent [01]|the fleet)"),
-        ("dec-rbcm", {"engine": "vecchia", "neighbours": 8}, "agent [01]"),
+        ("dec-rbcm", {"engine": "vecchia", "n_neighbours": 8}, "agent [01]"),
         ("full-gp", {"engine": "dense"}, "the fleet"),
-        ("full-gp", {"engine": "vecchia", "neighbours": 8}, "the fleet"),
-        ("dec-nearest", {"neighbours": 8}, "agent [01]"),
-        ("dec-nearest", {"neighbours": 800}, "agent [01]"),
+        ("full-gp", {"engine": "vecchia", "n_neighbours": 8}, "the fleet"),
+        ("dec-nearest", {"n_neighbours": 8}, "agent [01]"),
+        ("dec-nearest", {"n_neighbours": 800}, "agent [01]"),
     ],
 )
 def test_a_failure_tells_the_theta_that_was_given(method: str, options: dict[str, Any], whose: str) -> None:

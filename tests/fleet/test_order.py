@@ -127,7 +127,7 @@ def test_trained_hyperparameters_do_not_depend_on_the_order_of_agents(method: st
 def test_nor_do_they_to_convergence_with_approximate_likelihoods(method: str) -> None:
     given: dict[str, Any] = {"kernel": "matern32", "normalize": True}
     one, other, few = fleet(shards(), **given), turned(shards(), **given), fleet(rounded(shards()), **given)
-    fits = [f.train(method, engine="vecchia", neighbours=10) for f in (one, other, few)]
+    fits = [f.train(method, engine="vecchia", n_neighbours=10) for f in (one, other, few)]
     assert [(fit.status, set(fit.engine)) for fit in fits] == [("converged", {"vecchia"})] * 3
     np.testing.assert_allclose(np.log(fits[1].theta), np.log(fits[0].theta), atol=1e-5)
     same(one.predict(queries(), "dec-rbcm"), other.predict(queries(), "dec-rbcm"), 1e-5)
@@ -177,7 +177,7 @@ def test_a_fleet_of_one_agent_answers_with_its_posterior(method: str) -> None:
     kernel = ConstantKernel(THETA[2] ** 2) * RBF(np.array(THETA[:2]) / np.sqrt(2.0))
     exact = GaussianProcessRegressor(kernel, alpha=THETA[3] ** 2, optimizer=None).fit(x, y)
     mean, std = exact.predict(queries(), return_std=True)
-    how: dict[str, Any] = {"neighbours": len(y)} if method == "dec-nearest" else {}
+    how: dict[str, Any] = {"n_neighbours": len(y)} if method == "dec-nearest" else {}
     found, joint = alone.predict(queries(), method, **how), alone.joint(queries(), method, **how)
     np.testing.assert_allclose(found.mean, mean, atol=1e-5)
     np.testing.assert_allclose(found.std, std, atol=1e-5)

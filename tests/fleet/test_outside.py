@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.errors import FleetGPWarning
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
 from tests.conftest import paper_shards
 from tests.shared import observed
 
@@ -89,7 +89,7 @@ def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
         thetas = np.tile(THETA, (len(mine), 1))
         options = PredictionOptions(consensus="average", rounds=300)
         conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
-        return answer(conditioned, network, prediction_method(method), queries, options, observed=True)
+        return predict(conditioned, network, prediction_method(method), queries, options, observed=True)
 
     whole = work(fg.InProcess(graph))
     alone = fg.Loopback(graph, [[0], [1], [2]], timeout=120).run(work)

@@ -169,7 +169,21 @@ def test_from_the_server_to_a_model_on_the_command_line(
     assert told["shape"] == [13, 11]
     assert told["known"] == 13 * 10
     assert "MUR" in told["product"]
-    fit = ["fit", "sea.nc", "--inputs", "lon", "lat", "--target", "sst", "--agents", "3", "--out", "m", "--tol", "1e-3"]
+    fit = [
+        "fit",
+        "sea.nc",
+        "--inputs",
+        "lon",
+        "lat",
+        "--target",
+        "sst",
+        "--n-agents",
+        "3",
+        "--out",
+        "m",
+        "--tol",
+        "1e-3",
+    ]
     assert CliRunner().invoke(app, fit, catch_exceptions=False).exit_code == 0
     server.trouble = ["busy"] * 4
     refused = CliRunner().invoke(app, [*arguments[:-3], "5", *arguments[-2:]], catch_exceptions=False)

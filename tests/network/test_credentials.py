@@ -25,8 +25,8 @@ from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.network.zenoh.session import Security
 from fleetgp.operator.client import AgentClient
 from fleetgp.operator.launch import fleet_text, free_ports
-from fleetgp.page.happenings import Heard
-from fleetgp.page.watch import Looker
+from fleetgp.page.events import Contact
+from fleetgp.page.watch import AgentProbe
 
 NAMES = ("Ada", "Bo")
 
@@ -199,11 +199,11 @@ def test_an_operator_of_another_authority_learns_why_no_agent_answers(
     with opened(0, 1, security=secured(fleet_keys, 0), **ends):
         with pytest.raises(NetworkError) as raised:
             AgentClient(read_description(tmp_path / "fleet.toml"), "Ada")
-        heard = Looker(read_description(tmp_path / "fleet.toml"), "Ada").look(Heard(), 0)
+        contact = AgentProbe(read_description(tmp_path / "fleet.toml"), "Ada").probe(Contact(), 0)
         told = {verb: CliRunner().invoke(app, [verb, file], env={"COLUMNS": "500"}) for verb in ("status", "down")}
     assert f"Ada cannot be reached at tls/127.0.0.1:{here}: it runs, but " in str(raised.value)
     assert expected in str(raised.value)
-    assert expected in heard.why
+    assert expected in contact.why
     for result in told.values():
         assert result.exit_code == 1
         assert expected in str(result.exception or "") + result.output + result.stderr

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.happenings import Heard
-from fleetgp.page.maps import Axes, Field, told_point
-from fleetgp.page.source import Source
+from fleetgp.page.collector import Collector, FleetFacts
+from fleetgp.page.events import Contact
+from fleetgp.page.maps import MapAxes, MapField, point_facts
+from fleetgp.page.source import PageSource
 
 METHODS = ("dec-nn-grbcm", "dec-rbcm")
 
 
-def facts_of(names: list[str], edges: list[tuple[str, str]], inputs: tuple[str, ...] = ("x", "y")) -> Facts:
-    return Facts("test", tuple(names), tuple(edges), inputs, "temperature", METHODS, METHODS[0])
+def facts_of(names: list[str], edges: list[tuple[str, str]], inputs: tuple[str, ...] = ("x", "y")) -> FleetFacts:
+    return FleetFacts("test", tuple(names), tuple(edges), inputs, "temperature", METHODS, METHODS[0])
 
 
 def status(name: str, neighbours: dict[str, str], **other: Any) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def grid_edges(names: list[str], columns: int = 6) -> list[tuple[str, str]]:
     return beside + list(zip(names, names[columns:], strict=False))
 
 
-class FakeFleet(Source):
-    """So many agents in rows of six. heard: what is known of each, for a test to change before `tell`."""
+class FakeFleet(PageSource):
+    """So many agents in rows of six. contacts: what is known of each, for a test to change before `tell`."""
 
     def __init__(self, agents: int = 30, inputs: tuple[str, ...] = ("x", "y")) -> None:
         names = [f"boat{k}" for k in range(agents)]
@@ -61,26 +61,26 @@ class FakeFleet(Source):
         super().__init__(facts_of(names, edges, inputs))
         self.collector = Collector(self.facts)
         self.now, self.asked, self.trained, self.renewed = 1000.0, [], 0, 0  # type: ignore[var-annotated]
-        self.heard = {
-            name: Heard(status(name, dict.fromkeys(self.facts.neighbours(name), "up")), self.now, "", self.now)
+        self.contacts = {
+            name: Contact(status(name, dict.fromkeys(self.facts.neighbours(name), "up")), self.now, "", self.now)
             for name in names
         }
 
     def tell(self, seconds: float = 1.0) -> None:
         self.now += seconds
-        picture = self.collector.take(self.heard, self.now)
+        picture = self.collector.take(self.contacts, self.now)
         self.post(
             {**picture, "maps": {"asking": False, "problem": "", "stale": "", "cost": {"time": 0.0, "bytes": 0.0}}}
         )
 
     def draw(self, shape: tuple[int, ...] = (100, 100), shift: float = 0.0) -> None:
         """Another map."""
-        axes = Axes((0.0,) * len(self.facts.inputs), (1.1,) * len(self.facts.inputs))
+        axes = MapAxes((0.0,) * len(self.facts.inputs), (1.1,) * len(self.facts.inputs))
         points = axes.points(shape, (0.5,) * (len(self.facts.inputs) - len(shape)))
         mean = np.sin(6.0 * points[:, 0] + shift) + points[:, -1]
         deviation, unknown = 0.1 + 0.1 * points[:, 0], points[:, 0] > 1.0
         about = {"agent": "boat0", "method": METHODS[0], "t": self.now, "missing": [], "at": [], "fine": True}
-        self.post_map(Field(axes, shape, mean, deviation, unknown), about)
+        self.post_map(MapField(axes, shape, mean, deviation, unknown), about)
 
     def _ask(self, point: tuple[float, ...]) -> dict[str, Any]:
         self.asked.append((point, self.chosen))
@@ -92,7 +92,7 @@ class FakeFleet(Source):
             "method": self.chosen.method,
             "status": "converged",
         }
-        return {**told_point(point, answer), "agent": "boat0"}
+        return {**point_facts(point, answer), "agent": "boat0"}
 
     def renew(self) -> None:
         self.renewed += 1

@@ -15,7 +15,7 @@ pytest.importorskip("starlette")
 
 from fleetgp.page import server as served
 from fleetgp.page.server import STATIC, PageServer, bundled, saved_page
-from fleetgp.page.source import Chosen
+from fleetgp.page.source import ViewerChoice
 from tests.page.browsers import PHONE, tab
 from tests.page.fakes import METHODS, FakeFleet
 
@@ -32,11 +32,11 @@ def shown() -> Iterator[tuple[FakeFleet, str]]:
 
 def gone(fleet: FakeFleet, name: str, how: str = "down") -> None:
     """It does not answer any more, and its neighbours say the same; or it does again, where they call it up."""
-    fleet.heard[name] = replace(fleet.heard[name], trouble="" if how == "up" else "gone", since=fleet.now)
+    fleet.contacts[name] = replace(fleet.contacts[name], trouble="" if how == "up" else "gone", since=fleet.now)
     for other in fleet.facts.neighbours(name):
-        state = fleet.heard[other].state
+        state = fleet.contacts[other].state
         told = {**state, "neighbours": {**state["neighbours"], name: how}}
-        fleet.heard[other] = replace(fleet.heard[other], state=told)
+        fleet.contacts[other] = replace(fleet.contacts[other], state=told)
 
 
 def test_the_map_the_agents_and_what_is_missing(browser: Any, shown: tuple[FakeFleet, str], tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_point_is_asked_by_mouse_and_by_keys(browser: Any, shown: tuple[FakeFl
         assert json.loads(value.get_attribute("data-point")) == list(point)
         assert float(value.get_attribute("data-mean")) == sum(point)
         assert float(value.get_attribute("data-high")) - sum(point) == pytest.approx(1.96 * 0.2, rel=1e-3)
-        assert chosen == Chosen("", METHODS[0])
+        assert chosen == ViewerChoice("", METHODS[0])
         assert "boat0 had a say" in one.text("#answer")
         page.locator("#agent").select_option("boat3")
         page.locator("#method").select_option(METHODS[1])
@@ -89,7 +89,7 @@ def test_a_point_is_asked_by_mouse_and_by_keys(browser: Any, shown: tuple[FakeFl
         moved, chosen = fleet.asked[-1]
         assert moved[0] - point[0] == pytest.approx(0.04 * 1.1)
         assert moved[1] - point[1] == pytest.approx(-0.08 * 1.1)
-        assert chosen == Chosen("boat3", METHODS[1])
+        assert chosen == ViewerChoice("boat3", METHODS[1])
         fleet.choose({"agent": "", "method": METHODS[0]})
 
 
@@ -144,10 +144,10 @@ def test_dark_phone_and_no_mouse(browser: Any, shown: tuple[FakeFleet, str], tmp
 @pytest.mark.parametrize("inputs", [("depth",), ("x", "y", "day", "depth")])
 def test_fewer_and_more_inputs(browser: Any, inputs: tuple[str, ...], tmp_path: Path) -> None:
     fleet = FakeFleet(4, inputs)
-    for name, heard in fleet.heard.items():
+    for name, contacts in fleet.contacts.items():
         count = len(inputs)
         box = {"low": [0.0] * count, "high": [1.1] * count, "centre": [0.2 + 0.2 * int(name[-1])] * count}
-        fleet.heard[name] = replace(heard, state={**heard.state, "place": box})
+        fleet.contacts[name] = replace(contacts, state={**contacts.state, "place": box})
     fleet.draw((200,) if len(inputs) == 1 else (20, 20))
     fleet.tell()
     with PageServer(fleet, port=0) as server, tab(browser) as one:
@@ -198,10 +198,10 @@ def update(fleet: FakeFleet, page: Any, first: int, last: int) -> None:
     """Pictures one by one: the next when the page has got the last."""
     for number in range(first, last):
         name = f"boat{number % 30}"
-        heard = fleet.heard[name]
-        theta = {key: value * (1.0 + 1e-3 * (number % 7)) for key, value in heard.state["theta"].items()}
-        state = {**heard.state, "theta": theta, "rows": 100 + number, "bytes": 3000 + 10 * number}
-        fleet.heard[name] = replace(heard, state=state, at=fleet.now, trouble="gone" if number % 5 == 0 else "")
+        contacts = fleet.contacts[name]
+        theta = {key: value * (1.0 + 1e-3 * (number % 7)) for key, value in contacts.state["theta"].items()}
+        state = {**contacts.state, "theta": theta, "rows": 100 + number, "bytes": 3000 + 10 * number}
+        fleet.contacts[name] = replace(contacts, state=state, at=fleet.now, trouble="gone" if number % 5 == 0 else "")
         if number % 50 == 0:
             fleet.draw(shift=0.01 * number)
         before = page.evaluate("() => fleetgpDrawn.messages") if number % 50 == 0 else None
@@ -238,7 +238,7 @@ def test_a_saved_page_needs_nothing_else(browser: Any, shown: tuple[FakeFleet, s
 def test_a_saved_page_runs_nothing_that_an_agent_says(browser: Any, tmp_path: Path) -> None:
     fleet = FakeFleet(2)
     evil = "</script><script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
-    fleet.heard["boat0"] = replace(fleet.heard["boat0"], state={**fleet.heard["boat0"].state, "problem": evil})
+    fleet.contacts["boat0"] = replace(fleet.contacts["boat0"], state={**fleet.contacts["boat0"].state, "problem": evil})
     fleet.tell()
     (tmp_path / "saved.html").write_text(saved_page(fleet), encoding="utf-8")
     with PageServer(fleet, port=0) as server, tab(browser) as one:

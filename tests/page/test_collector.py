@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fleetgp.page.collector import ESTIMATES, EVENTS, QUESTIONS, Collector, Counted
-from fleetgp.page.happenings import PAGE_MAP, Heard, link_state, parts_of, presence_of
+from fleetgp.page.collector import ESTIMATES, EVENTS, QUESTIONS, Collector, CounterSum
+from fleetgp.page.events import PAGE_MAP, Contact, link_state, parts_of, presence_of
 from fleetgp.page.server import applied, changes
 from tests.page.fakes import FakeFleet, facts_of, status
 
@@ -31,11 +31,11 @@ def test_a_patch_makes_one_picture_of_the_other(before: dict[str, Any], after: d
     assert changes(before, before) == {}
 
 
-def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Heard]:
+def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Contact]:
     """Two neighbours: what each says of the other."""
     return {
-        "boat1": Heard(status("boat1", {"boat2": a}), at, "", at),
-        "boat2": Heard(status("boat2", {"boat1": b}), at, "", at),
+        "boat1": Contact(status("boat1", {"boat2": a}), at, "", at),
+        "boat2": Contact(status("boat2", {"boat1": b}), at, "", at),
     }
 
 
@@ -50,24 +50,24 @@ def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Heard]
     ],
 )
 def test_a_link_is_what_both_ends_say(told: tuple[str, str], state: str) -> None:
-    heard = pair(*told)
-    assert link_state("boat1", "boat2", heard, {"boat1": "there", "boat2": "there"}) == state
+    contacts = pair(*told)
+    assert link_state("boat1", "boat2", contacts, {"boat1": "there", "boat2": "there"}) == state
 
 
 def test_a_link_to_who_is_away() -> None:
-    heard = pair()
+    contacts = pair()
     for presence, state in (("gone", "missing"), ("silent", "frozen"), ("unheard", "up"), ("unknown", "up")):
-        assert link_state("boat1", "boat2", heard, {"boat1": "there", "boat2": presence}) == state  # type: ignore[dict-item]
-    assert link_state("boat1", "boat2", heard, {"boat1": "unknown", "boat2": "unknown"}) == "unknown"
+        assert link_state("boat1", "boat2", contacts, {"boat1": "there", "boat2": presence}) == state  # type: ignore[dict-item]
+    assert link_state("boat1", "boat2", contacts, {"boat1": "unknown", "boat2": "unknown"}) == "unknown"
 
 
 def test_neighbours_are_believed_once_they_would_have_noticed() -> None:
-    heard = pair()
-    heard["boat2"] = replace(heard["boat2"], trouble="gone", since=100.0)
-    assert presence_of("boat2", heard, ["boat1"], 105.0, 5.0) == "gone"
-    assert presence_of("boat2", heard, ["boat1"], 111.0, 5.0) == "unheard"
-    heard["boat1"] = replace(heard["boat1"], state=status("boat1", {"boat2": "down"}))
-    assert presence_of("boat2", heard, ["boat1"], 111.0, 5.0) == "gone"
+    contacts = pair()
+    contacts["boat2"] = replace(contacts["boat2"], trouble="gone", since=100.0)
+    assert presence_of("boat2", contacts, ["boat1"], 105.0, 5.0) == "gone"
+    assert presence_of("boat2", contacts, ["boat1"], 111.0, 5.0) == "unheard"
+    contacts["boat1"] = replace(contacts["boat1"], state=status("boat1", {"boat2": "down"}))
+    assert presence_of("boat2", contacts, ["boat1"], 111.0, 5.0) == "gone"
 
 
 @given(st.integers(1, 12), st.data())
@@ -90,10 +90,10 @@ def test_who_goes_and_comes_is_told_once() -> None:
     fleet.tell()
     first = fleet.picture()[1]
     assert (first["sentence"], first["tone"], first["events"]) == ("All 4 boats are there.", "good", {})
-    fleet.heard["boat2"] = replace(fleet.heard["boat2"], trouble="gone", since=fleet.now)
+    fleet.contacts["boat2"] = replace(fleet.contacts["boat2"], trouble="gone", since=fleet.now)
     for _ in range(5):
         fleet.tell()
-    fleet.heard["boat2"] = replace(fleet.heard["boat2"], trouble="")
+    fleet.contacts["boat2"] = replace(fleet.contacts["boat2"], trouble="")
     fleet.tell()
     told = [event["words"] for event in fleet.picture()[1]["events"].values()]
     assert told == [
@@ -108,19 +108,19 @@ def test_an_agent_that_the_running_agents_do_not_have_is_not_missed() -> None:
     """The page was opened with the file from before boat3 was taken out of the fleet."""
     fleet = FakeFleet(4)
     fleet.tell()
-    fleet.heard["boat3"] = replace(fleet.heard["boat3"], trouble="gone", since=fleet.now)
+    fleet.contacts["boat3"] = replace(fleet.contacts["boat3"], trouble="gone", since=fleet.now)
     for names, headline in (
         (["boat0", "boat1", "boat2", "boat3"], "3 of 4 boats are there. boat3 has been gone for"),
         (["boat0", "boat1", "boat2"], "All 3 boats are there."),
     ):
         for boat in ("boat0", "boat1", "boat2"):
-            heard = fleet.heard[boat]
-            fleet.heard[boat] = replace(heard, state={**heard.state, "agents": names})
+            contacts = fleet.contacts[boat]
+            fleet.contacts[boat] = replace(contacts, state={**contacts.state, "agents": names})
         fleet.tell(10.0)
         picture = fleet.picture()[1]
         assert picture["sentence"].startswith(headline)
         assert list(picture["agents"]) == names
-    fleet.heard["boat3"] = replace(fleet.heard["boat3"], trouble="")
+    fleet.contacts["boat3"] = replace(fleet.contacts["boat3"], trouble="")
     fleet.tell()
     assert len(fleet.picture()[1]["agents"]) == 4
 
@@ -129,7 +129,7 @@ def test_the_headline_has_the_same_word_as_the_table() -> None:
     """The table shows an agent's presence as it is."""
     fleet = FakeFleet(6)
     for name, trouble in (("boat1", "gone"), ("boat4", "silent"), ("boat5", "silent")):
-        fleet.heard[name] = replace(fleet.heard[name], trouble=trouble, since=fleet.now)  # type: ignore[arg-type]
+        fleet.contacts[name] = replace(fleet.contacts[name], trouble=trouble, since=fleet.now)  # type: ignore[arg-type]
     fleet.tell(10.0)
     picture = fleet.picture()[1]
     assert picture["sentence"].startswith(
@@ -153,10 +153,10 @@ def test_what_happened_before_the_page_was_opened_is_shown_once() -> None:
     ]
     told: list[dict[str, Any]] = [{"number": k, "time": time, **line} for k, (time, line) in enumerate(lines, 1)]
     late = [{**line, "time": line["time"] + 0.5} for line in told if line["event"] != "observed" and line["number"] > 2]
-    collector, heard = Collector(facts_of(both, [("boat1", "boat2")])), pair()
-    first = replace(heard["boat1"], state={**heard["boat1"].state, "events": told})
-    second = replace(heard["boat2"], state={**heard["boat2"].state, "events": late})
-    collector.take({"boat1": first, "boat2": Heard(since=100.0)}, 100.0)
+    collector, contacts = Collector(facts_of(both, [("boat1", "boat2")])), pair()
+    first = replace(contacts["boat1"], state={**contacts["boat1"].state, "events": told})
+    second = replace(contacts["boat2"], state={**contacts["boat2"].state, "events": late})
+    collector.take({"boat1": first, "boat2": Contact(since=100.0)}, 100.0)
     for _ in range(2):
         picture = collector.take({"boat1": first, "boat2": second}, 101.0)
     past = {(event["t"], event["words"]) for event in picture["events"].values() if event["t"] < 100.0}
@@ -174,27 +174,27 @@ def test_what_happened_before_the_page_was_opened_is_shown_once() -> None:
 
 def test_agents_of_an_older_version_are_shown_as_far_as_they_tell() -> None:
     old = {"agent": "boat1", "phase": "serving", "neighbours": {"boat2": "up"}, "theta": {}, "trained": None}
-    heard = {"boat1": Heard(old, 100.0, "", 90.0), "boat2": Heard({}, 0.0, "unknown", 90.0)}
-    picture = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])).take(heard, 101.0)
+    contacts = {"boat1": Contact(old, 100.0, "", 90.0), "boat2": Contact({}, 0.0, "unknown", 90.0)}
+    picture = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])).take(contacts, 101.0)
     assert picture["agents"]["boat1"]["words"] == "is ready"
     assert "place" not in picture["agents"]["boat1"]
     assert picture["sentence"].startswith("All 1 boat is there.")
-    nothing = dict.fromkeys(("boat1", "boat2"), Heard())
+    nothing = dict.fromkeys(("boat1", "boat2"), Contact())
     assert Collector(facts_of(["boat1", "boat2"], [])).take(nothing, 1.0)["sentence"] == "Looking for the boats ..."
 
 
 def test_why_an_agent_cannot_be_reached_is_in_its_row_and_in_what_happened() -> None:
-    collector, heard = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
-    collector.take(heard, 100.0)
+    collector, contacts = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
+    collector.take(contacts, 100.0)
     why = "it runs, but does not accept the certificate operator.crt"
     for now in (101.0, 102.0):
-        lost = replace(heard["boat2"], trouble="gone", since=100.5, why=why)
-        picture = collector.take({**heard, "boat2": lost}, now)
+        lost = replace(contacts["boat2"], trouble="gone", since=100.5, why=why)
+        picture = collector.take({**contacts, "boat2": lost}, now)
     assert picture["agents"]["boat2"]["why"] == why
     assert "why" not in picture["agents"]["boat1"]
     told = [event["words"] for event in picture["events"].values()]
     assert told.count(f"boat2 cannot be reached: {why}.") == 1
-    never = collector.take({**heard, "boat2": Heard({}, 0.0, "gone", 100.0, why)}, 103.0)
+    never = collector.take({**contacts, "boat2": Contact({}, 0.0, "gone", 100.0, why)}, 103.0)
     assert never["agents"]["boat2"]["why"] == why
 
 
@@ -206,8 +206,8 @@ def test_whatever_happens_a_picture_is_plain_and_bounded() -> None:
         name = f"boat{number % 6}"
         line = {"number": number, "time": 1.0, "event": "answered", "queries": 1, "took_part": [name], "missing": []}
         theta = {"l_x": 1.0 + number, "l_y": 0.3, "sigma_f": 1.0, "sigma_eps": 0.1}
-        state = {**fleet.heard[name].state, "theta": theta, "rows": number, "events": [line], "disagreement": 0.1}
-        fleet.heard[name] = replace(fleet.heard[name], state=state, trouble="gone" if number % 3 else "")
+        state = {**fleet.contacts[name].state, "theta": theta, "rows": number, "events": [line], "disagreement": 0.1}
+        fleet.contacts[name] = replace(fleet.contacts[name], state=state, trouble="gone" if number % 3 else "")
         fleet.tell()
         sizes.append(len(json.dumps(fleet.picture()[1], allow_nan=False)))
     picture = fleet.picture()[1]
@@ -227,19 +227,19 @@ def test_questions_of_people_are_shown_and_maps_are_not() -> None:
             "took_part": ["boat1"],
         }
 
-    collector, heard = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
+    collector, contacts = Collector(facts_of(["boat1", "boat2"], [("boat1", "boat2")])), pair()
     for began, lines in (
         (1.0, [line(1, ""), line(2, PAGE_MAP)]),
         (1.0, [line(2, ""), line(3, "")]),
         (2.0, [line(1, "")]),
     ):
-        state = {**heard["boat1"].state, "began": began, "events": lines}
-        picture = collector.take({**heard, "boat1": replace(heard["boat1"], state=state)}, 100.0)
+        state = {**contacts["boat1"].state, "began": began, "events": lines}
+        picture = collector.take({**contacts, "boat1": replace(contacts["boat1"], state=state)}, 100.0)
     assert [q["points"] for q in picture["questions"].values()] == [9, 9, 9], "1, 3, and 1 of the agent's second life"
 
 
 def test_counters_go_on_when_an_agent_starts_again() -> None:
-    counted = Counted()
+    counted = CounterSum()
     for name, value in (("a", 10), ("a", 30), ("b", 5), ("a", 3), ("a", 8)):
         counted.take(name, value)
     assert counted.total == 30 + 5 + 8
@@ -249,9 +249,9 @@ def test_learning_is_told_as_it_runs() -> None:
     fleet = FakeFleet(2)
     fleet.tell()
     for number in range(3):
-        for name, heard in fleet.heard.items():
-            state = {**heard.state, "phase": "training", "round": number, "disagreement": 0.5**number}
-            fleet.heard[name] = replace(heard, state=state)
+        for name, contacts in fleet.contacts.items():
+            state = {**contacts.state, "phase": "training", "round": number, "disagreement": 0.5**number}
+            fleet.contacts[name] = replace(contacts, state=state)
         fleet.tell()
     picture = fleet.picture()[1]
     assert (picture["model"]["learning"], picture["model"]["round"], picture["tone"]) == (True, 2, "busy")
@@ -268,7 +268,7 @@ def test_whoever_comes_and_goes_there_is_a_picture(turns: list[list[Any]]) -> No
     model = fleet.picture()[1]["model"]
     for troubles in [*turns, ["gone"] * 4]:
         for name, trouble in zip(fleet.facts.names, troubles, strict=True):
-            fleet.heard[name] = replace(fleet.heard[name], trouble=trouble)
+            fleet.contacts[name] = replace(fleet.contacts[name], trouble=trouble)
         fleet.tell()
     picture = fleet.picture()[1]
     assert picture["sentence"] == "None of the 4 boats answers."

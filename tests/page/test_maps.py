@@ -12,22 +12,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fleetgp.page import mapper
-from fleetgp.page.maps import EARN, EARNED, FINE, LEAST, MOST, Axes, Field, Purse, axes_of, field_of, told_point
+from fleetgp.page import maps
+from fleetgp.page.maps import (
+    EARN,
+    EARNED,
+    FINE,
+    LEAST,
+    MOST,
+    MapAxes,
+    MapBudget,
+    MapField,
+    Mapper,
+    axes_of,
+    field_of,
+    point_facts,
+)
 from tests.page.fakes import FakeFleet
 
 
 def test_the_points_of_a_map_are_a_grid() -> None:
-    axes = Axes((0.0, 10.0, 5.0), (1.0, 20.0, 9.0))
+    axes = MapAxes((0.0, 10.0, 5.0), (1.0, 20.0, 9.0))
     points = axes.points((3, 4), (7.0,))
     x, y = np.meshgrid(np.linspace(0.0, 1.0, 3), np.linspace(10.0, 20.0, 4))
     np.testing.assert_array_equal(points, np.column_stack([x.ravel(), y.ravel(), np.full(12, 7.0)]))
-    np.testing.assert_array_equal(Axes((1.0,), (2.0,)).points((2,), ()), [[1.0], [2.0]])
+    np.testing.assert_array_equal(MapAxes((1.0,), (2.0,)).points((2,), ()), [[1.0], [2.0]])
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=2))
 def test_a_coarse_map_has_two_points_a_length(lengths: list[float]) -> None:
-    axes = Axes((0.0, 0.0), (1.0, 3.0), tuple(lengths))
+    axes = MapAxes((0.0, 0.0), (1.0, 3.0), tuple(lengths))
     for count, extent, length in zip(axes.coarse, (1.0, 3.0), lengths, strict=True):
         assert LEAST <= count <= MOST
         assert count in (LEAST, MOST) or extent / (count - 1) <= 0.5 * length * (1 + 1e-9)
@@ -37,7 +50,7 @@ def test_a_coarse_map_has_two_points_a_length(lengths: list[float]) -> None:
 def test_the_box_is_that_of_all_and_never_flat() -> None:
     places = [{"low": [0.0, 1.0], "high": [1.0, 1.0]}, {"low": [-1.0, 1.0], "high": [0.5, 1.0]}]
     axes = axes_of(places)
-    assert axes == Axes((-1.0, 0.5), (1.0, 1.5))
+    assert axes == MapAxes((-1.0, 0.5), (1.0, 1.5))
     assert axes_of([]) is None
 
 
@@ -50,102 +63,106 @@ def test_maps_cost_no_more_than_their_share(share: float, rate: float, maps: lis
     """A clock that jumps to when the next map may be: after the second one what was spent is within the share, if each
     costs what the last one let expect.
     """
-    purse, now = Purse(share), 0.0
+    budget, now = MapBudget(share), 0.0
     points, seconds, size = maps[0]
     for count, _, _ in maps:
-        total = rate * now + purse.bytes
-        wait = purse.wait(count, now, total, rate)
+        total = rate * now + budget.bytes
+        wait = budget.wait(count, now, total, rate)
         assert wait < np.inf
         now += wait
-        first = purse.maps == 0
-        purse.spend(count, seconds * count, size * count)
-        shares = purse.shares(now, rate * now + purse.bytes)
+        first = budget.maps == 0
+        budget.spend(count, seconds * count, size * count)
+        shares = budget.shares(now, rate * now + budget.bytes)
         assert first or max(shares.values()) <= share * (1 + 1e-9)
     assert points
 
 
 def test_a_fleet_that_sends_nothing_is_left_alone() -> None:
-    purse = Purse()
-    assert purse.wait(100, 0.0, 0.0, 0.0) == 0.0, "but for the first map"
-    purse.spend(100, 0.1, 1e5)
-    assert purse.wait(100, 1e9, 1e5, 0.0) == np.inf
+    budget = MapBudget()
+    assert budget.wait(100, 0.0, 0.0, 0.0) == 0.0, "but for the first map"
+    budget.spend(100, 0.1, 1e5)
+    assert budget.wait(100, 1e9, 1e5, 0.0) == np.inf
 
 
-def drawn(purse: Purse, axes: Axes, now: float, rate: float, *, moved: bool) -> tuple[tuple[int, ...], float, bool]:
-    """What the purse plans when the map is old; if it may be drawn now, it is, at 400 bytes and 0.1 ms per point."""
-    shape, wait, earned = purse.plan(axes, now, rate * now + purse.bytes, rate, news=True, moved=moved)
+def drawn(
+    budget: MapBudget, axes: MapAxes, now: float, rate: float, *, moved: bool
+) -> tuple[tuple[int, ...], float, bool]:
+    """What the budget plans when the map is old; if it may be drawn now, it is, at 400 bytes and 0.1 ms per point."""
+    shape, wait, earned = budget.plan(axes, now, rate * now + budget.bytes, rate, news=True, moved=moved)
     if wait == 0.0:
         points = int(np.prod(shape))
-        purse.spend(points, 1e-4 * points, 400.0 * points)
+        budget.spend(points, 1e-4 * points, 400.0 * points)
         if earned:
-            purse.take_earned(now)
+            budget.take_earned(now)
     return shape, wait, earned
 
 
 def test_a_change_of_members_and_its_new_model_are_mapped_at_once() -> None:
     """Five idle boats of 1 kB/s per link that have just paid for nothing; new rows alone wait for minutes."""
-    axes, purse, rate = Axes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), Purse(), 5_000.0
-    assert drawn(purse, axes, 5.0, rate, moved=False) == (axes.coarse, 0.0, False)
-    _, wait, earned = drawn(purse, axes, 20.0, rate, moved=False)
+    axes, budget, rate = MapAxes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), MapBudget(), 5_000.0
+    assert drawn(budget, axes, 5.0, rate, moved=False) == (axes.coarse, 0.0, False)
+    _, wait, earned = drawn(budget, axes, 20.0, rate, moved=False)
     assert (wait > 240.0, earned) == (True, False)
     for now in (20.0, 25.0):
-        shape, wait, earned = drawn(purse, axes, now, rate, moved=True)
+        shape, wait, earned = drawn(budget, axes, now, rate, moved=True)
         assert (shape, wait, earned) == ((16, 16), 0.0, True)
-    _, wait, earned = drawn(purse, axes, 25.0, rate, moved=True)
+    _, wait, earned = drawn(budget, axes, 25.0, rate, moved=True)
     assert earned
     assert wait == pytest.approx(EARN - 5.0)
-    later = 25.0 + drawn(purse, axes, 25.0, rate, moved=False)[1]
-    assert drawn(purse, axes, later + 1.0, rate, moved=True) == (axes.coarse, 0.0, False), "paid, not earned"
+    later = 25.0 + drawn(budget, axes, 25.0, rate, moved=False)[1]
+    assert drawn(budget, axes, later + 1.0, rate, moved=True) == (axes.coarse, 0.0, False), "paid, not earned"
 
 
 @given(st.lists(st.floats(0.0, 30.0), min_size=1, max_size=60), st.floats(10.0, 1e6))
 def test_agents_that_come_and_go_earn_few_maps(pauses: list[float], rate: float) -> None:
     """In any stretch of time at most two, and one a minute; all of them are in what was spent."""
-    axes, purse, now = Axes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), Purse(), 0.0
-    drawn(purse, axes, now, rate, moved=False)
+    axes, budget, now = MapAxes((0.0, 0.0), (10.0, 10.0), (0.7, 0.7)), MapBudget(), 0.0
+    drawn(budget, axes, now, rate, moved=False)
     times, points = [], np.prod(axes.coarse)
     for pause in pauses:
         now += pause
-        shape, wait, earned = drawn(purse, axes, now, rate, moved=True)
+        shape, wait, earned = drawn(budget, axes, now, rate, moved=True)
         if wait == 0.0:
             points += np.prod(shape)
             times += [now] * earned
     for k, first in enumerate(times):
         for count, last in enumerate(times[k:], 1):
             assert count <= EARNED + (last - first) / EARN + 1e-9
-    assert purse.bytes == pytest.approx(400.0 * points)
+    assert budget.bytes == pytest.approx(400.0 * points)
 
 
 def test_who_has_gone_is_missing_from_the_map_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a mapper that thinks when it is told to."""
-    monkeypatch.setattr(mapper, "SETTLE", 0.0)
-    monkeypatch.setattr(mapper, "THINK", 0.0)
+    """A mapper that checks when the test says so."""
+    monkeypatch.setattr(maps, "SETTLE", 0.0)
+    monkeypatch.setattr(maps, "CHECK", 0.0)
     fleet = FakeFleet(4)
-    fleet.collector.take(fleet.heard, fleet.now)
-    maps: list[dict[str, Any]] = []
+    fleet.collector.take(fleet.contacts, fleet.now)
+    drawn_maps: list[dict[str, Any]] = []
 
     def question(points: list[list[float]]) -> dict[str, Any]:
-        names = [name for name, one in fleet.heard.items() if not one.trouble]
+        names = [name for name, one in fleet.contacts.items() if not one.trouble]
         numbers = dict.fromkeys(("mean", "variance"), [1.0] * len(points))
         said = {"agent": names[0], "members": names, "said": dict.fromkeys(names, 1), "missing": []}
         return {**numbers, **said, "method": "dec-rbcm", "theta": [1.0], "bytes_sent": 400 * len(points)}
 
-    heard = {name: replace(one, at=np.inf) for name, one in fleet.heard.items()}
-    asker = SimpleNamespace(
+    contacts = {name: replace(one, at=np.inf) for name, one in fleet.contacts.items()}
+    running: Any = SimpleNamespace(
         facts=fleet.facts,
         chosen=fleet.chosen,
         collector=fleet.collector,
-        heard=lambda: heard,
+        contacts=lambda: contacts,
         question=question,
-        post_map=lambda _, about: maps.append(about),
+        post_map=lambda _, about: drawn_maps.append(about),
     )
-    thinker = mapper.Mapper(asker, share=0.05)
-    thinker.think()
-    thinker.think()
-    assert [one["took_part"] for one in maps] == [["boat0", "boat1", "boat2", "boat3"]], "a finer one costs too much"
-    heard["boat2"] = fleet.heard["boat2"] = replace(heard["boat2"], trouble="gone")
-    thinker.think()
-    assert [one["took_part"] for one in maps[1:]] == [["boat0", "boat1", "boat3"]]
+    mapper = Mapper(running, share=0.05)
+    mapper.check()
+    mapper.check()
+    assert [one["took_part"] for one in drawn_maps] == [["boat0", "boat1", "boat2", "boat3"]], (
+        "a finer one costs too much"
+    )
+    contacts["boat2"] = fleet.contacts["boat2"] = replace(contacts["boat2"], trouble="gone")
+    mapper.check()
+    assert [one["took_part"] for one in drawn_maps[1:]] == [["boat0", "boat1", "boat3"]]
 
 
 def test_an_interval_holds_95_percent() -> None:
@@ -157,10 +174,10 @@ def test_an_interval_holds_95_percent() -> None:
         "method": "m",
         "status": "converged",
     }
-    told = told_point((1.0,), answer)
+    told = point_facts((1.0,), answer)
     assert (told["low"], told["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.5), rel=1e-12)
     assert (told["took_part"], told["missing"]) == (["a"], ["c"])
-    newer = told_point((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "uninformed": [True]})
+    newer = point_facts((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "uninformed": [True]})
     assert (newer["low"], newer["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.1), rel=1e-12)
     assert (newer["observed_low"], newer["observed_high"]) == pytest.approx(
         stats.norm.interval(0.95, 2.0, 0.4), rel=1e-12
@@ -169,9 +186,11 @@ def test_an_interval_holds_95_percent() -> None:
 
 
 def test_a_map_goes_over_the_wire_as_plain_numbers() -> None:
-    field = field_of(Axes((0.0,), (1.0,)), (3,), {"mean": [1, 2, 3], "variance": [4, 9, 16], "uninformed": [0, 1, 0]})
-    assert isinstance(field, Field)
+    field = field_of(
+        MapAxes((0.0,), (1.0,)), (3,), {"mean": [1, 2, 3], "variance": [4, 9, 16], "uninformed": [0, 1, 0]}
+    )
+    assert isinstance(field, MapField)
     np.testing.assert_array_equal(np.frombuffer(field.data[:12], "<f4"), [1, 2, 3])
     np.testing.assert_array_equal(np.frombuffer(field.data[12:24], "<f4"), [2, 3, 4])
     assert field.data[24:] == bytes([0, 1, 0])
-    assert field.told() == {"shape": [3], "low": [0.0], "high": [1.0]}
+    assert field.as_dict() == {"shape": [3], "low": [0.0], "high": [1.0]}

@@ -184,13 +184,13 @@ def test_what_a_map_costs_is_counted_and_kept_small(tmp_path: Path) -> None:
         with running(description, tmp_path) as agents:
             watch.start()
             until(lambda: serving(agents) and is_quiet())
-            before, purse = frames(), watch.mapper.purse
-            spent, maps = purse.bytes, purse.maps
+            before, budget = frames(), watch.mapper.budget
+            spent, maps = budget.bytes, budget.maps
             watch.renew()
-            until(lambda: purse.maps > maps)
-            assert 0 < frames() - before <= purse.bytes - spent
+            until(lambda: budget.maps > maps)
+            assert 0 < frames() - before <= budget.bytes - spent
     finally:
         watch.close()
     rate, total = 5_000.0, watch.collector.all_bytes
-    wait = purse.wait(100, 1e9, total, rate)
-    assert purse.bytes + 100 * purse.per_point[1] <= SHARE * (total + rate * wait) * (1 + 1e-9)
+    wait = budget.wait(100, 1e9, total, rate)
+    assert budget.bytes + 100 * budget.per_point[1] <= SHARE * (total + rate * wait) * (1 + 1e-9)

@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("starlette")
 
 from fleetgp.page import server
+from fleetgp.page.events import ago
 from fleetgp.page.server import PageServer, applied
-from fleetgp.page.words import ago
 from tests.page.browsers import tab
 from tests.page.fakes import FakeFleet
 

@@ -389,7 +389,7 @@ def test_wrong_tokens_lock_nobody_out(fleet: FakeFleet) -> None:
 
 
 def test_wrong_tokens_are_counted_for_few_addresses() -> None:
-    door = security.Door("0.0.0.0", "abcd-efgh-jkmn-pqrs")
+    door = security.AccessRules("0.0.0.0", "abcd-efgh-jkmn-pqrs")
     for number in range(3 * security.MOST_ADDRESSES):
         assert door.login("wrong", f"10.0.{number // 256}.{number % 256}") is None
     assert len(door._wrong) == security.MOST_ADDRESSES
@@ -397,7 +397,7 @@ def test_wrong_tokens_are_counted_for_few_addresses() -> None:
 
 
 def test_browsers_that_are_known_are_few_and_forgotten() -> None:
-    door = security.Door("0.0.0.0", "abcd")
+    door = security.AccessRules("0.0.0.0", "abcd")
     names = [door.login("abcd") or "" for _ in range(security.MOST_KNOWN + 5)]
     from starlette.datastructures import Headers
 

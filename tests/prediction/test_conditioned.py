@@ -14,9 +14,9 @@ from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, answer, prediction_method
+from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, predict, prediction_method
+from fleetgp.prediction.methods import BLOCK, block_size
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
-from fleetgp.prediction.predict import BLOCK, block_size
 from tests.conftest import paper_shards
 from tests.shared import observed
 
@@ -99,10 +99,10 @@ def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
     for seed, expected in ((0, 4), (0, 4), (1, 8)):
         options = PredictionOptions(seed=seed)
         row = prediction_method("dec-grbcm")
-        found = answer(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        found = predict(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
         assert len(conditionings) == expected
         fresh = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
-        again = answer(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        again = predict(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
         del conditionings[expected:]
         assert np.array_equal(found.means, again.means)
         assert found.ledger.as_dict() == again.ledger.as_dict(), "every question sends the samples"
@@ -166,7 +166,7 @@ def test_answers_do_not_depend_on_the_blocks(method: str, monkeypatch: pytest.Mo
     fleet = fg.Fleet(paper_shards(100, 4), "complete", theta=THETA, kernel="se", normalize=False)
     options = row.those_of(consensus="average", rounds=40 if row.rule == "npae" else 400)
     whole = fleet.condition().predict(queries(7), method, **options)
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 3)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 3)
     parts = fleet.condition().predict(queries(7), method, agent=2, **options)
     assert parts.means.shape == whole.means.shape
     assert np.array_equal(parts.participants, whole.participants)

@@ -88,7 +88,7 @@ def test_a_frame_has_inputs_by_name_and_how_many_took_part() -> None:
 
 def test_an_answer_in_blocks_knows_all_its_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = fleet().predict(QUERIES, observed=True).to_frame()
-    monkeypatch.setattr("fleetgp.prediction.predict.BLOCK", 2)
+    monkeypatch.setattr("fleetgp.prediction.methods.BLOCK", 2)
     pd.testing.assert_frame_equal(fleet().predict(QUERIES, observed=True).to_frame(), whole)
 
 

@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, agree_on, gradient, prediction_method
+from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, gradient, prediction_method
 from tests.conftest import every_graph
 from tests.shared import observed
 
@@ -41,7 +41,7 @@ def differences(f: fg.Fleet, points: Array, method: str, steps: Array | None = N
 
 
 def options_of(method: str) -> dict[str, Any]:
-    return {"eta": 0.2} if "-nn-" in method else {"neighbours": 8} if method == "dec-nearest" else {}
+    return {"eta": 0.2} if "-nn-" in method else {"n_neighbours": 8} if method == "dec-nearest" else {}
 
 
 @pytest.mark.parametrize("method", ALL)
@@ -78,9 +78,9 @@ def test_gradients_are_limits_of_differences_with_every_kernel(kernel: str, meth
 def test_gradients_are_limits_of_differences_with_every_engine(engine: str) -> None:
     f = fg.Fleet(shards(200, 2), theta=(1.0, 0.8, 1.3, 0.3), kernel="se", normalize=False)
     for method in ("dec-rbcm", "dec-grbcm"):
-        found = f.gradient(queries(), method, engine=engine, neighbours=6)
+        found = f.gradient(queries(), method, engine=engine, n_neighbours=6)
         np.testing.assert_allclose(
-            found.gradient, differences(f, queries(), method, engine=engine, neighbours=6), atol=2e-4
+            found.gradient, differences(f, queries(), method, engine=engine, n_neighbours=6), atol=2e-4
         )
         assert set(found.engine) == {engine}
 
@@ -151,8 +151,8 @@ def work(network: Network, method: str, to: int | None = None) -> Gradient:
     mine = [shards()[i] for i in network.hosted]
     kernel = KERNELS["se" if method == "dec-full-gp" else "matern32"]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
-    agreed = agree_on(conditioned, network, row, options)
-    return gradient.answer_gradients(conditioned, network, row, queries(), options, agreed, to=to)
+    agreed = row.agree(network, conditioned, options)
+    return gradient(conditioned, network, row, queries(), options, agreed, to=to)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])
@@ -184,7 +184,7 @@ def test_sums_go_once_with_their_slopes() -> None:
 def test_more_queries_than_a_block_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     f = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False)
     whole = f.gradient(queries(7), "dec-rbcm")
-    monkeypatch.setattr(gradient, "block_size", lambda *_: 3)
+    monkeypatch.setattr("fleetgp.prediction.answer.block_size", lambda *_: 3)
     parts = f.gradient(queries(7), "dec-rbcm")
     np.testing.assert_allclose(parts.gradient, whole.gradient, rtol=1e-12, atol=1e-12)
     assert parts.rounds == whole.rounds

@@ -13,7 +13,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.kernels.stationary import KERNELS, SquaredExponential
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.prediction.local import Reach
+from fleetgp.prediction.reach import Reach
 
 
 @settings(max_examples=40, deadline=None)

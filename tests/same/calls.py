@@ -59,7 +59,7 @@ TRAINING: dict[str, Any] = {
     "fixed": None,
     "seed": 0,
     "engine": "dense",
-    "neighbours": 30,
+    "n_neighbours": 30,
     "progress": False,
 }
 
@@ -99,8 +99,8 @@ def _training_options(method: str, changes: Mapping[str, Any]) -> dict[str, Any]
 def _prediction_options(method: str, changes: Mapping[str, Any], *, posterior: bool = False) -> dict[str, Any]:
     """The options that a method of prediction has. posterior: those of `joint`, `gradient` and `suggest`."""
     if method == "dec-nearest":
-        return _options({"theta": None, "neighbours": 30}, changes)
-    options: dict[str, Any] = {"theta": None, "engine": "auto" if "full" in method else "dense", "neighbours": 30}
+        return _options({"theta": None, "n_neighbours": 30}, changes)
+    options: dict[str, Any] = {"theta": None, "engine": "auto" if "full" in method else "dense", "n_neighbours": 30}
     if method.startswith("dec-") and method != "dec-full-gp" and not posterior:
         options["consensus"] = "tree"
         if changes.get("consensus") == "average":
@@ -308,12 +308,12 @@ def predict_by_default(fleet: fg.Fleet, queries: Any) -> Record:
 
 
 def condition(fleet: fg.Fleet, **changes: Any) -> fg.ConditionedFleet:
-    return fleet.condition(**_options({"theta": None, "engine": "dense", "neighbours": 30}, changes))
+    return fleet.condition(**_options({"theta": None, "engine": "dense", "n_neighbours": 30}, changes))
 
 
 def predict_conditioned(fleet: fg.ConditionedFleet, queries: Any, method: str, **changes: Any) -> Record:
     options = _prediction_options(method, changes)
-    for name in ("theta", "engine", "neighbours"):  # of `condition`
+    for name in ("theta", "engine", "n_neighbours"):  # of `condition`
         options.pop(name)
     return of_prediction(fleet.predict(queries, method, observed=False, agent=None, **options))
 

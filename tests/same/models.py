@@ -170,7 +170,7 @@ def by_engine(engine: str, kernel: str, rows: int, agents: int, how: dict[str, A
     fleet = calls.new_fleet(
         data.field(rows, agents), kernel=kernel, normalize=True, graph="cycle" if agents > 2 else "path"
     )
-    given: dict[str, Any] = {"engine": engine, "neighbours": neighbours}
+    given: dict[str, Any] = {"engine": engine, "n_neighbours": neighbours}
     record = {"fit": calls.train(fleet, "dec-fact-gp", **given, **how)}
     for method in ("dec-nn-grbcm", "dec-rbcm", "dec-npae"):
         record[method] = calls.predict(fleet, QUERIES, method, **given)
@@ -197,7 +197,7 @@ def engine_vecchia_with_noise_that_differs(folder: Path) -> Record:
     fleet = calls.new_fleet(
         data.with_known_noise(data.field(180, 3)), kernel="matern32", noise="agents", normalize=True
     )
-    given: dict[str, Any] = {"engine": "vecchia", "neighbours": 10}
+    given: dict[str, Any] = {"engine": "vecchia", "n_neighbours": 10}
     record = {"fit": calls.train(fleet, "dec-fact-gp", rounds=5, tol=0.0, **given)}
     return {**record, "answer": calls.predict(fleet, QUERIES, "dec-rbcm", **given)}
 

@@ -35,7 +35,7 @@ FIT: dict[str, Any] = {
     "tol": 1e-3,
     "noise_floor": 1e-3,
     "engine": "dense",
-    "neighbours": 30,
+    "n_neighbours": 30,
     "seed": 0,
     "quiet": True,
 }
@@ -76,7 +76,7 @@ def _write(folder: Path, shards: list[Shard]) -> None:
 def commands_of_a_model(folder: Path) -> Record:
     """fit, predict, calibrate, score and sample."""
     _write(folder, data.field(90, 3))
-    points, truth, dense = "points.csv", "truth.csv", {"engine": "dense", "neighbours": 30}
+    points, truth, dense = "points.csv", "truth.csv", {"engine": "dense", "n_neighbours": 30}
     known: dict[str, Any] = {"training": "dec-fact-gp", "bound": "l_a=0.1:5", "prior": "noise=0.2:3"}
     record: Record = {"fit": _run(folder, "fit", "observations.csv", agent="who", **FIT, **known, out="m")}
     ask: dict[str, Any] = {"method": "dec-nn-grbcm", "agent": "agent 1", "eta": 1e-3, "consensus": "tree", **dense}
@@ -108,7 +108,13 @@ def commands_of_moments(folder: Path) -> Record:
         record["cells"] = as_recorded({str(name): np.asarray(drawn[name].values) for name in drawn.data_vars})
     split: dict[str, Any] = {"agents": 3, "partition": "stripes", "axis": "b", "training": "dec-apx-gp"}
     record["split"] = _run(folder, "fit", "observations.csv", **FIT, **split, out="n")
-    best: dict[str, Any] = {"n": 2, "criterion": "mutual-information", "all": True, "engine": "dense", "neighbours": 30}
+    best: dict[str, Any] = {
+        "n": 2,
+        "criterion": "mutual-information",
+        "all": True,
+        "engine": "dense",
+        "n_neighbours": 30,
+    }
     record["suggest"] = _run(folder, "suggest", "n", "points.csv", method="dec-rbcm", **best, out="next.csv")
     return {**record, "next": _table(folder / "next.csv")}
 
@@ -136,8 +142,8 @@ rounds = 2000
 tol = {tol}
 noise_floor = 1e-3
 engine = "dense"
-neighbours = 30
-again_with_members = true
+n_neighbours = 30
+retrain_on_membership_change = true
 calibrate = "{calibrate}"
 again_after = 0
 
@@ -145,7 +151,7 @@ again_after = 0
 method = "dec-nn-grbcm"
 consensus = "tree"
 eta = 1e-3
-neighbours = 30
+n_neighbours = 30
 engine = "dense"
 
 [timeouts]

@@ -21,10 +21,10 @@ from tests.same.registry import add, add_in_folder, configuration
 def streamed(method: str, kernel: str, engine: str, **model: Any) -> Record:
     """Rows come one by one and in blocks, to several agents, between questions; then the fleet trains again."""
     fleet = calls.new_fleet(data.field(80, 4), kernel=kernel, **model)
-    given: dict[str, Any] = {} if method == "dec-nearest" else {"engine": engine, "neighbours": 15}
+    given: dict[str, Any] = {} if method == "dec-nearest" else {"engine": engine, "n_neighbours": 15}
     record: Record = {}
     if model.get("theta") is None:
-        record["fit"] = calls.train(fleet, "dec-fact-gp", theta0=START, tol=1e-3, engine=engine, neighbours=15)
+        record["fit"] = calls.train(fleet, "dec-fact-gp", theta0=START, tol=1e-3, engine=engine, n_neighbours=15)
     record["0"] = calls.predict(fleet, QUERIES, method, **given)
     x, y = data.rows_of(24, seed=8)
     ends = np.cumsum([1, 6, 1, 11, 5])
@@ -33,7 +33,7 @@ def streamed(method: str, kernel: str, engine: str, **model: Any) -> Record:
         record[str(number + 1)] = calls.predict(fleet, QUERIES, method, **given)
     calls.observe(fleet, 2, [[2.6, 2.4]], [0.3])  # beyond the box of all others
     record["outside"] = calls.predict(fleet, QUERIES, method, **given)
-    how = {"theta0": THETA, "rounds": 5, "tol": 0.0, "engine": engine, "neighbours": 15}
+    how = {"theta0": THETA, "rounds": 5, "tol": 0.0, "engine": engine, "n_neighbours": 15}
     return {**record, "again": calls.train(fleet, "dec-fact-gp", **how)}
 
 

@@ -47,7 +47,7 @@ def test_what_is_loaded_is_what_was_saved(tmp_path: Path) -> None:
     assert (again.kernel.name, again.last_fit.kernel) == (fleet.kernel.name, fleet.kernel.name)
     assert again.calibration is not None
     assert fleet.calibration is not None
-    for name in ("method", "eta", "neighbours", "holdout", "level", "cells", "knots"):
+    for name in ("method", "eta", "n_neighbours", "holdout", "level", "cells", "knots"):
         assert getattr(again.calibration, name) == getattr(fleet.calibration, name)
     old, new = (one.predict(QUERIES, "dec-rbcm") for one in (fleet, again))
     assert np.array_equal(old.variances, new.variances)

@@ -32,7 +32,7 @@ def noise_free(agents: int = 3, points: int = 240) -> list[Shard]:
 )
 def test_without_a_floor_data_without_noise_send_sigma_eps_to_zero_which_is_said(method: str, kernel: str) -> None:
     fleet = fg.Fleet(noise_free(), normalize=True, kernel=kernel, inputs=["lon", "lat"])
-    chosen = {"engine": "vecchia", "neighbours": 8, "theta0": [1.0, 1.0, 4.0, 1.0]}
+    chosen = {"engine": "vecchia", "n_neighbours": 8, "theta0": [1.0, 1.0, 4.0, 1.0]}
     with pytest.warns(fg.FleetGPWarning, match=r"sigma_eps went from 1 to .*e-.*Give a noise_floor; its default is"):
         fit = fleet.train(method, noise_floor=0.0, **chosen)  # type: ignore[arg-type]
     assert fit.status == "diverged"
@@ -78,7 +78,7 @@ def test_the_command_line_says_so_too(tmp_path: Path) -> None:
     y = np.sin(6 * x[:, 0]) + 0.1 * np.random.default_rng(1).standard_normal(240)
     file = tmp_path / "sea.csv"
     np.savetxt(file, np.column_stack([x, y]), delimiter=",", header="lon,lat,sst", comments="", fmt="%.17g")
-    fit = ["fit", str(file), "--inputs", "lon,lat", "--target", "sst", "--agents", "2"]
+    fit = ["fit", str(file), "--inputs", "lon,lat", "--target", "sst", "--n-agents", "2"]
     fit += ["--training", "full-gp", "--json", "--out", str(tmp_path / "model")]
     found = CliRunner().invoke(app, fit)
     said = " ".join(found.stderr.split())

@@ -280,7 +280,7 @@ def test_the_command_says_it_in_one_line(tmp_path: Path) -> None:
 
     x, y = (np.concatenate(parts) for parts in zip(*smooth_shards(), strict=True))
     np.savetxt(tmp_path / "w.csv", np.column_stack([x, y]), delimiter=",", header="u,v,w", comments="")
-    fit = ["fit", str(tmp_path / "w.csv"), "--inputs", "u", "v", "--target", "w", "--agents", "3", "--quiet"]
+    fit = ["fit", str(tmp_path / "w.csv"), "--inputs", "u", "v", "--target", "w", "--n-agents", "3", "--quiet"]
     more = ["--training", "fact-gp", "--noise-floor", "0.01", "--json", "--out", str(tmp_path / "model")]
     found = CliRunner().invoke(app, [*fit, *more], catch_exceptions=False)
     said = [line for line in found.stderr.splitlines() if line.startswith("warning:")]

@@ -98,7 +98,7 @@ def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> N
     """fleet.toml has none for a central node."""
     parts = pytest.importorskip("fleetgp.agent.description")
     described = parts.TrainingPart().model_dump(
-        exclude={"method", "theta0", "calibrate", "again_with_members", "again_after"}
+        exclude={"method", "theta0", "calibrate", "retrain_on_membership_change", "again_after"}
     )
     ours = {option.name: option.default for option in fields(TrainingOptions)}
     assert [described.pop(table) for table in parts.KNOWN] == [{}, {}, {}]
@@ -112,7 +112,7 @@ def test_the_command_names_the_option_as_it_was_typed() -> None:
 
     from fleetgp.cli.app import app
 
-    fit = ["fit", "nowhere.csv", "--inputs", "u", "--target", "w", "--agents", "2", "--out", "nowhere"]
+    fit = ["fit", "nowhere.csv", "--inputs", "u", "--target", "w", "--n-agents", "2", "--out", "nowhere"]
     refused = CliRunner().invoke(app, [*fit, "--training", "full-gp", "--kappa", "5000"])
     assert refused.exit_code == 2
     said = " ".join(refused.stderr.split())

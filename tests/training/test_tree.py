@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.network import Network
-from fleetgp.training import TrainingOptions, train, training_method
+from fleetgp.network import InProcess, Network
+from fleetgp.training import TrainingOptions, central, train, training_method
 from fleetgp.training.central import TreeNewton, TreeState
 from fleetgp.training.constraints import Bounds
 from fleetgp.training.objective import Objective, Values, evaluate_with_hessian
@@ -192,3 +193,51 @@ def test_agents_whose_processors_round_differently_hold_the_same_bits() -> None:
         assert np.array_equal(history, found[0][2])
         assert np.array_equal(state.search.row, found[0][0].search.row)
         assert np.isfinite(state.local.values.nll).all()
+
+
+def many_inputs(rows: int, inputs: int) -> fg.Fleet:
+    """One agent; of its inputs the first half matter, the more the earlier they come."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(rows, inputs))
+    z = x[:, : inputs // 2] * np.linspace(2.0, 0.5, inputs // 2)
+    y = np.sin(z[:, 0]) + np.cos(z[:, 0] * z[:, 1]) + np.tanh(z[:, 2:]).sum(axis=1) + 0.2 * rng.normal(size=rows)
+    return fg.Fleet([(x, y)])
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, f: fg.Fleet, **options: Any) -> tuple[fg.Fit, int]:
+    """A training, and how many likelihoods it took."""
+    count, real = [0], Objective.at
+
+    def at(self: Objective, rows: IntArray, log_thetas: Array) -> Values:
+        count[0] += len(rows)
+        return real(self, rows, log_thetas)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Objective, "at", at)
+        return f.train(**options), count[0]
+
+
+@pytest.mark.filterwarnings("ignore:the likelihood does not depend:fleetgp.FleetGPWarning")
+def test_an_agent_alone_with_many_inputs_measures_its_hessian_where_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = many_inputs(100, 16)
+    fit, few = counted(monkeypatch, f)
+    monkeypatch.setattr(central, "MANY", 19)
+    every, many = counted(monkeypatch, f)
+    assert (fit.status, every.status) == ("converged", "converged")
+    assert fit.nll == pytest.approx(every.nll, abs=1e-6)
+    assert fit.flat == every.flat
+    kept = [k for k in range(18) if k not in fit.flat_numbers]
+    np.testing.assert_allclose(np.log(fit.theta)[kept], np.log(every.theta)[kept], atol=1e-4)
+    # A Newton step by differences takes 19 likelihoods; by what the gradients tell, one.
+    assert few < 0.7 * many
+
+
+def test_the_minimum_is_judged_by_a_hessian_that_was_measured_there() -> None:
+    """A start that has all but converged is not taken for a minimum by what gradients say of its neighbourhood."""
+    f = many_inputs(150, 8)
+    objective = Objective([Expert(f.data[0], KERNELS["matern32"], 0)])
+    trainer = TreeNewton(InProcess(f.graph), objective, Bounds())
+    state, status, _ = followed(trainer, np.log([*[3.0] * 8, 1.0, 0.3]), rounds=100)
+    assert status == "converged"
+    assert state.measured_at is not None
+    assert np.abs(state.search.best - state.measured_at).max() <= central.CLOSE

@@ -14,8 +14,8 @@ from fleetgp.data.dataset import InMemory
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.wire import is_sound
-from fleetgp.prediction import Conditioned, PredictionOptions, answer, prediction_method
-from fleetgp.prediction.task import Agreed
+from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction.methods import SharedState
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.moments import Verdict, Wish
 from tests.conftest import alternating_path, paper_shards
@@ -106,10 +106,10 @@ def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     fit = f.train("dec-full-gp", theta0=THETA0)
     alone = Conditioned(InMemory([f.data[2]]), f.kernel, fit.thetas[2:3], fit.scaling)
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
-    found = answer(alone, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments))
+    found = predict(alone, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])
     with pytest.raises(fg.NetworkError, match="nobody is there"):
-        answer(alone, network, row, QUERIES, PredictionOptions())
+        predict(alone, network, row, QUERIES, PredictionOptions())
 
 
 @pytest.mark.parametrize("graph", [fg.Graph.geometric(6, seed=2), alternating_path(6)])
@@ -122,8 +122,8 @@ def test_the_same_bits_in_every_hosting(graph: Any) -> None:
         fit = train(METHOD, observed(mine), network, KERNELS["se"], options)
         conditioned = Conditioned(observed(mine), KERNELS["se"], fit.thetas, fit.scaling)
         row = prediction_method("dec-full-gp")
-        return fit, answer(
-            conditioned, network, row, QUERIES, PredictionOptions(), agreed=Agreed(moments=fit.moments)
+        return fit, predict(
+            conditioned, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments)
         ).means
 
     whole, means = work(fg.InProcess(graph))

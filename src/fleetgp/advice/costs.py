@@ -51,9 +51,7 @@ from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lo
 from fleetgp.prediction import Conditioner, PredictionOptions
 from fleetgp.prediction.cross import FEWEST, LONGEST
 from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PredictionMethod, prediction_method
-from fleetgp.prediction.predict import block_size
-from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size, prediction_method
 from fleetgp.training.admm import best_radius
 from fleetgp.training.flat import tried
 from fleetgp.training.kernel_choice import train_best
@@ -163,7 +161,7 @@ def training_cost(
         normalize=facts.normalize,
         mean=facts.mean,
         coordinates=facts.coordinates,
-        engine=stand_in("auto", TrainingOptions().neighbours),
+        engine=stand_in("auto", TrainingOptions().n_neighbours),
     )
     with _quiet():
         if method.meet == "moments":
@@ -397,7 +395,7 @@ class _Answers:
     def __init__(self, method: PredictionMethod, facts: Facts, kernel: Kernel, asking: Asking) -> None:
         self.method, self.facts, self.kernel, self.asking, self.options = method, facts, kernel, asking, asking.options
         network = CountingNetwork(facts.topology)
-        self.root, step = network.tree.root, block_size(method, network, asking.options.neighbours)
+        self.root, step = network.tree.root, block_size(method, network, asking.options)
         full, rest = divmod(asking.queries, step)
         #: How many blocks there are of how many queries.
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
@@ -447,7 +445,7 @@ class _Answers:
     # ---- a run -----------------------------------------------------------------------------------------------
 
     def _asked(
-        self, scene: Any, span: float = SHORT, agreed: Agreed | None = None, *, apart: bool = True
+        self, scene: Any, span: float = SHORT, agreed: SharedState | None = None, *, apart: bool = True
     ) -> tuple[Bill, Bill]:
         """What is sent once, and for all queries. scene: makes a `Scene` of so many.
 
@@ -459,14 +457,14 @@ class _Answers:
             asked += count * block
         return once, asked
 
-    def _block(self, scene: Scene, span: float, agreed: Agreed | None, apart: bool) -> tuple[Bill, Bill]:
+    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
         """What is sent before a block of queries, and for it."""
         source = self._source(scene, span)
-        engine: str = stand_in(self.options.engine, self.options.neighbours, apart=apart)
+        engine: str = stand_in(self.options.engine, self.options.n_neighbours, apart=apart)
         options = replace(self.options, engine=engine)
         answers = HostedAnswers(source, options, Conditioner())
         if agreed is not None:
-            answers.agreed[agreement_key(self.method, options)] = Made(agreed, 0, source.rows)
+            answers.agreed[self.method.agreement_key(options)] = Made(agreed, 0, source.rows)
         network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
         blocks = answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to))
         once = network.bill()
@@ -501,7 +499,7 @@ class _Answers:
 
     def _nearest(self) -> PredictionCost:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
-        facts, count = self.facts, min(self.options.neighbours, self.facts.rows)
+        facts, count = self.facts, min(self.options.n_neighbours, self.facts.rows)
 
         def shared(queries: int) -> Scene:
             own = shared_out(queries, facts.sizes)
@@ -517,7 +515,7 @@ class _Answers:
             return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
 
         most = self._asked(all_rows)
-        if facts.rows <= self.options.neighbours:
+        if facts.rows <= self.options.n_neighbours:
             return self._found(most, [most], [most])
         usual = self._asked(shared)
         return self._found(usual, [self._asked(of_root)], [usual, most])
@@ -540,7 +538,7 @@ class _Answers:
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
         one, two = (
-            self._asked(scene, SPAN, Agreed(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
+            self._asked(scene, SPAN, SharedState(basis=cast(Basis, StandInBasis(rank))))[1] for rank in (SOME, 2 * SOME)
         )
         return one + (LONGEST // SOME - 1) * (two - one)
 

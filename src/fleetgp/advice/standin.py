@@ -216,12 +216,12 @@ class StandInPosterior:
         return np.zeros(self._of.size), np.ones(self._of.size)
 
 
-def stand_in(engine: str, neighbours: int, *, apart: bool = True) -> OtherEngine:
+def stand_in(engine: str, n_neighbours: int, *, apart: bool = True) -> OtherEngine:
     """The stand-in behind the name of a real engine. apart: whether the rows near one query are near no other."""
 
     def make(data: Observations, kernel: Kernel, agent: int | None) -> StandInEngine:
         all_of_them = engine == "dense" or (engine != "vecchia" and len(data) <= MOST_DENSE)
-        return StandInEngine(data, kernel, agent, None if all_of_them else AROUND * neighbours, apart)
+        return StandInEngine(data, kernel, agent, None if all_of_them else AROUND * n_neighbours, apart)
 
     return OtherEngine.of(engine, make)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
@@ -517,7 +517,7 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
         if len(z) < FEWEST_HIDDEN:
             yield Check.idle(title, f"Only {len(z)} rows could be hidden: {FEWEST_HIDDEN} are needed.")
             continue
-        share = float((np.abs(z) <= ndtri(0.5 + 0.5 * level)).mean())
+        share = float((np.abs(z) <= scipy.special.ndtri(0.5 + 0.5 * level)).mean())
         error = float(np.sqrt(level * (1.0 - level) / len(z)))
         told = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
         off, limit = abs(share - level), MISFIT + ERRORS * error

@@ -70,7 +70,7 @@ class Calibrated(Strict):
 
     method: Predictor
     eta: Share | Literal["auto"]
-    neighbours: Count
+    n_neighbours: Annotated[Count, Field(alias="neighbours")]
     holdout: Annotated[Literal["rows", "blocks", "both"], Field(alias="hold")]
     level: Share
     cells: Count
@@ -78,14 +78,14 @@ class Calibrated(Strict):
 
     @classmethod
     def of(cls, calibration: Calibration) -> Calibrated:
-        names = ("method", "eta", "neighbours", "holdout", "level", "cells")
+        names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
         facts = {name: getattr(calibration, name) for name in names}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in calibration.knots))
 
     @property
     def calibration(self) -> Calibration:
         knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.neighbours, self.holdout, self.level, self.cells
+        facts = self.method, self.eta, self.n_neighbours, self.holdout, self.level, self.cells
         return Calibration(*facts, knots, np.zeros(0))
 
 

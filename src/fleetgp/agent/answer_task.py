@@ -26,11 +26,10 @@ from fleetgp.prediction import (
     Conditioner,
     Prediction,
     PredictionMethod,
-    agree_on,
-    answer,
+    SharedState,
+    predict,
     prediction_method,
 )
-from fleetgp.prediction.task import Agreed
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -100,16 +99,16 @@ class AnswerTask:
                 self._description.refuse_private(method)
                 conditioned = self.conditioned(model)
                 totals = self._synced(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
-                if totals is None:
-                    agreed = self._agreed(network, tasks.agreed, agenda, model, method)
-                else:  # with which the asker answers alone
-                    agreed = Agreed(moments=totals.moments)
-                    queries = queries if network.hosted == (position,) else queries[:0]
-                places = model.coordinates.places(queries)
-                units = self._told_units(model)
+                units = conditioned.units * self._told_units(model)
                 with retold(units=units, names=self._description.parameters):
+                    if totals is None:
+                        shared = self._agreed(network, tasks.agreed, agenda, model, method)
+                    else:  # with which the asker answers alone
+                        shared = SharedState(moments=totals.moments)
+                        queries = queries if network.hosted == (position,) else queries[:0]
+                    places = model.coordinates.places(queries)
                     how: dict[str, Any] = {"to": position, "calibration": calibration_for(model, tasks)}
-                    found = answer(conditioned, network, method, places, options, agreed=agreed, **how)
+                    found = predict(conditioned, network, method, places, options, shared=shared, **how)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -123,13 +122,13 @@ class AnswerTask:
 
     def _agreed(
         self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, method: PredictionMethod
-    ) -> Agreed:
+    ) -> SharedState:
         """What the method needs from the others, whatever is asked: it is sent once."""
         options = self._description.prediction_options()
         number = number_of(agenda, model, method, options)
         agreed = self.agreements.find(method.rule, number, agenda, here)
         if agreed is None:
-            agreed = agree_on(self.conditioned(model), network, method, options)
+            agreed = method.agree(network, self.conditioned(model), options)
             if network.round:  # else nothing was sent for it
                 self.agreements.keep(method.rule, number, agreed, here)
         return agreed
@@ -163,7 +162,7 @@ class AnswerTask:
     def conditioned(self, model: Trained) -> Conditioned:
         """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
         theta, part = np.array([model.theta]), self._description.prediction
-        chosen, coordinates = (part.engine, part.neighbours), model.coordinates
+        chosen, coordinates = (part.engine, part.n_neighbours), model.coordinates
         theta = theta / self._told_units(model)
         shards = InMemory([self.shard]).moved(coordinates)
         return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)

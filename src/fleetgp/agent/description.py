@@ -121,7 +121,8 @@ class TrainingTable(_Part):
 
     bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
     calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
-    again_with_members: when agents leave or come.  again_after: when the fleet has this many new rows; 0: on command.
+    retrain_on_membership_change: when agents leave or come.
+    again_after: when the fleet has this many new rows; 0: on command.
     """
 
     method: str = "dec-fact-gp"
@@ -130,7 +131,7 @@ class TrainingTable(_Part):
     priors: dict[str, list[float]] = {}
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
-    again_with_members: bool = True
+    retrain_on_membership_change: bool = True
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
 
@@ -141,7 +142,7 @@ class PredictionTable(_Part):
     if TYPE_CHECKING:
         consensus: str = PredictionOptions.consensus
         engine: str = PredictionOptions.engine
-        neighbours: int = PredictionOptions.neighbours
+        n_neighbours: int = PredictionOptions.n_neighbours
 
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ class Description:
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
         """The file's options, for whichever method trains."""
-        apart = {"method", "theta0", *KNOWN, "calibrate", "again_with_members", "again_after"}
+        apart = {"method", "theta0", *KNOWN, "calibrate", "retrain_on_membership_change", "again_after"}
         given = self.training.model_dump(exclude=apart)
         known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
         model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}

@@ -35,8 +35,7 @@ from fleetgp.files import read_private, write_private
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import LARGEST
-from fleetgp.prediction import PredictionMethod, PredictionOptions
-from fleetgp.prediction.task import Agreed, agreement_key
+from fleetgp.prediction import PredictionMethod, PredictionOptions, SharedState
 
 #: Bytes of the numbers of data and agreements: a float holds them exactly.
 SHORT = 6
@@ -50,7 +49,7 @@ def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options:
     """A number that differs where something else must be agreed on: the same at every member."""
     seen = model.offset, model.scale, *astuple(model.change)  # what is sent is what the model sees
     data = [item.data for item in agenda.items], *seen
-    facts = [agenda.members, data, agreement_key(method, options)]
+    facts = [agenda.members, data, method.agreement_key(options)]
     if method.rule == "npae":  # its basis is made for one theta
         facts.append((model.log_theta, model.kernel))
     return _short_hash(facts)
@@ -64,19 +63,19 @@ class Agreements:
     """
 
     def __init__(self) -> None:
-        self._by_rule: dict[str, tuple[int, Agreed]] = {}
+        self._by_rule: dict[str, tuple[int, SharedState]] = {}
 
     @property
     def held(self) -> tuple[int, ...]:
         """Their numbers."""
         return tuple(sorted(number for number, _ in self._by_rule.values()))
 
-    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> Agreed | None:
+    def find(self, rule: str, number: int, agenda: Agenda, here: dict[str, int]) -> SharedState | None:
         """What all members hold; None if they must agree again. here: numbers of what was agreed on in this view."""
         common = number == here[rule] if rule in here else all(number in item.agreed for item in agenda.items)
         return self._by_rule[rule][1] if common else None
 
-    def keep(self, rule: str, number: int, agreed: Agreed, here: dict[str, int]) -> None:
+    def keep(self, rule: str, number: int, agreed: SharedState, here: dict[str, int]) -> None:
         """Replace the rule's earlier agreement."""
         self._by_rule[rule] = number, agreed
         here[rule] = number

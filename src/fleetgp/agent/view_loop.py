@@ -82,7 +82,7 @@ class ViewLoop:
             agenda = tasks.agree(self._item(tasks.view, pending))
             self._adopt(agenda)
             self.answers.run(tasks, agenda, pending)
-            request = agenda.training(with_members=rules.again_with_members, after=rules.again_after)
+            request = agenda.training(with_members=rules.retrain_on_membership_change, after=rules.again_after)
             if request is not None:
                 self._train(tasks, agenda, request)
                 continue  # all learn what came of it, before anybody asks

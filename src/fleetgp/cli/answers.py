@@ -1,4 +1,4 @@
-"""What commands that ask a model share: the model, the points to ask for, the answer and its report."""
+"""What the commands that ask a model share: reading the model and the points, writing the answer, reporting it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import count_of_agents, emit, sent_line, warn
+from fleetgp.cli.output import count_of_agents, emit, sent_facts, sent_line, warn
 from fleetgp.data.times import time_unit_among
-from fleetgp.errors import InputError, WorkerLostError
+from fleetgp.errors import InputError, WorkerLostError, unknown_name
 from fleetgp.files import check_writable
 from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
 from fleetgp.metrics.scores import half_width
+from fleetgp.network import Ledger
 from fleetgp.storage.answers import Answers, ask
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
@@ -42,27 +43,43 @@ def known_model(folder: Path, where: Cluster) -> Model:
     return model
 
 
-def asked(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
-    """The model's answers, here or at the workers of a cluster, which end with them."""
+def agent_number(model: Model, name: str, what: str = "agent") -> int:
+    """The number of an agent, by its name."""
+    if name not in model.agents:
+        raise unknown_name(what, name, model.agents)
+    return model.agents.index(name)
+
+
+def predictions(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
+    """The model's answers, computed here or by the workers of a cluster, which is left afterwards."""
     chosen, method = asking.chosen, predictor_of(model.fleet.private, asking.method).name
     with model.fleet:
         try:
             return ask(model, queries, method, asking.agent, chosen, out, quiet)
         except WorkerLostError as error:
-            raise WorkerLostError(
-                f"{error}; what was finished is kept, and the same command goes on from it"
-            ) from error
+            raise WorkerLostError(f"{error}; finished work is kept, and the same command continues from it") from error
 
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
-    """Say how many of the points the data tell nothing about, if there are any."""
+    """Warn of points far from all data. where: which points.  what: the message, if it is another one."""
     fleet = model.fleet
-    told = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
-    if told:
-        warn(told)
+    message = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
+    if message:
+        warn(message)
 
 
-def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: str, as_json: bool) -> None:
+def traffic_facts(ledger: Ledger) -> dict[str, Any]:
+    """What was sent between agents, as every command reports it."""
+    return {"bytes": ledger.bytes, "sent": sent_facts(ledger.by_kind())}
+
+
+def traffic_lines(model: Model, facts: Mapping[str, Any]) -> list[str]:
+    """The same for people; nothing for a single agent."""
+    return [sent_line(facts["sent"], facts["bytes"])] if len(model.agents) > 1 else []
+
+
+def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: str, as_json: bool) -> None:
+    """Print the report of a prediction. facts: to begin with.  last: the last line."""
     if answers.status != "converged":
         advice = "--consensus tree is exact, or try more --rounds"
         warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
@@ -95,23 +112,22 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], told: 
         "held": answers.held,
     }
     label = noise_of(model, answers.agent)
-    deviation = (
-        "std is the standard deviation of the field, std_observed that of an observation "
-        f"({label} = {model.theta[label]:.3g} is in it)."
+    about_std = (
+        "std is the standard deviation of the field, std_observed that of an observation, "
+        f"which includes {label} = {model.theta[label]:.3g}."
     )
     sample = f"Answered from a random sample only: {answers.drawn:,} of the {answers.held:,} observations in the files."
     if model.fleet.noise_model.known:
-        deviation += " Known deviations of rows are not in it."
-    sent = [sent_line(answers.sent, answers.bytes)] if several else []
-    drawn = [sample] if answers.held else []
-    emit(facts, said, *drawn, *sent, deviation, *factor_lines(*answers.factors), told, as_json=as_json)
+        about_std += " The known standard deviations of rows are not included."
+    drawn, factors = [sample] if answers.held else [], factor_lines(*answers.factors)
+    emit(facts, said, *drawn, *traffic_lines(model, facts), about_std, *factors, last, as_json=as_json)
 
 
 def factor_lines(low: float, high: float) -> list[str]:
-    """What a calibration has done to the deviations of an answer; nothing without one."""
+    """The factors of a calibration on the standard deviations of an answer; nothing without one."""
     if (low, high) == (1.0, 1.0):
         return []
-    return [f"Calibrated: deviations times {low:.3f}" + ("." if low == high else f" to {high:.3f}.")]
+    return [f"Calibrated: standard deviations times {low:.3f}" + ("." if low == high else f" to {high:.3f}.")]
 
 
 def check_answer_file(out: Path, points: Path) -> None:
@@ -132,11 +148,11 @@ def read_points(
     reading = replace(reading, time_unit=time_unit_among(units))
     as_written = out.suffix.lower() == ".csv"
     table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
-    found = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}
-    for name, (_, unit) in found.items():
+    read = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}
+    for name, (_, unit) in read.items():
         if unit and unit != units.get(name):
             raise InputError(f"{points}: column {name!r} has dates, but in the model it is no time: give numbers")
-    queries = np.column_stack([values for values, _ in found.values()])
+    queries = np.column_stack([values for values, _ in read.values()])
     if not len(queries):
         raise InputError(f"{points}: expected points, got a file without rows")
     if not np.isfinite(queries).all():

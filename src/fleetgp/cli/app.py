@@ -1,10 +1,11 @@
-"""The commands together, and what becomes of their errors."""
+"""All commands, and how their errors become one line and an exit code."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import typer
@@ -12,32 +13,68 @@ from typer.core import TyperGroup
 
 from fleetgp.cli import INTERRUPTED, INTERRUPTION
 from fleetgp.cli.arguments import VariadicCommand, grouped
-from fleetgp.cli.certs import certs
-from fleetgp.cli.demo import demo
-from fleetgp.cli.download import download
-from fleetgp.cli.evaluation import calibrate, score, verify
-from fleetgp.cli.fit import fit
-from fleetgp.cli.info import info
-from fleetgp.cli.methods import methods
-from fleetgp.cli.output import complain, warn
-from fleetgp.cli.plan import plan
-from fleetgp.cli.predict import map_, predict, sample, suggest
-from fleetgp.cli.reproduce import reproduce
-from fleetgp.cli.requests import ask, observe, retrain
-from fleetgp.cli.running import agent, down, status, up
-from fleetgp.cli.watch import watch
+from fleetgp.cli.output import print_error, warn
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, PointedError
 
-#: How a command ends: well; failed, though what was asked made sense; asked for something impossible.
+#: Exit codes: done; failed, though the input was valid; wrong input.
 DONE, FAILED, WRONG = 0, 1, 2
 
 
+#: The commands, in the order of the help page, each with the module of `fleetgp.cli` that has it as a function.
+COMMANDS = {
+    "fit": "fit",
+    "calibrate": "evaluation",
+    "predict": "predict",
+    "map": "predict",
+    "score": "evaluation",
+    "sample": "predict",
+    "suggest": "predict",
+    "verify": "evaluation",
+    "info": "info",
+    "download": "examples",
+    "reproduce": "examples",
+    "certs": "running",
+    "plan": "plan",
+    "agent": "running",
+    "up": "running",
+    "down": "running",
+    "status": "running",
+    "watch": "running",
+    "ask": "requests",
+    "observe": "requests",
+    "retrain": "requests",
+    "methods": "plan",
+    "demo": "examples",
+}
+
+
 class Commands(TyperGroup):
-    """Errors that a user can do something about are one line and an exit code, never a traceback."""
+    """Commands that are imported when they are first used: every agent is a process that needs one of them.
+
+    Errors that a user can do something about are one line and an exit code, never a traceback.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands: Any = dict.fromkeys(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in COMMANDS and self.commands[cmd_name] is None:
+            module = import_module(f"fleetgp.cli.{COMMANDS[cmd_name]}")
+            function = next(vars(module)[name] for name in (cmd_name, f"{cmd_name}_") if name in vars(module))
+            alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
+            alone.command(cmd_name, cls=VariadicCommand)(grouped(function))
+            self.commands[cmd_name] = typer.main.get_command(alone)
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        command = super().resolve_command(ctx, args)
+        INTERRUPTION.starting = False
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            with _warnings_told():
+            with _printed_warnings():
                 return super().invoke(ctx)
         except KeyboardInterrupt as error:
             code = _interrupted(ctx, str(error))
@@ -49,12 +86,12 @@ class Commands(TyperGroup):
             elif isinstance(error, ImportError):
                 raise
             else:
-                complain(_told(error), error.shown if isinstance(error, PointedError) else "")
+                print_error(_message(error), error.shown if isinstance(error, PointedError) else "")
                 code = WRONG if isinstance(error, InputError | OSError) else FAILED
         raise typer.Exit(code)
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this: {error or 'ask for less at once'}"
     if isinstance(error, OSError) and not isinstance(error, FleetGPError):
@@ -62,18 +99,18 @@ def _told(error: Exception) -> str:
     return error.message if isinstance(error, PointedError) else str(error)
 
 
-def _interrupted(ctx: Any, told: str) -> int:
-    """Say what became of the work: the command's own words, where it has any."""
-    going_on = ctx.invoked_subcommand in ("ask", "observe", "retrain")
-    kept = "agents go on with what they were told" if going_on else "finished pieces, if there are any, are kept"
-    complain(f"interrupted; {told or kept}")
-    INTERRUPTION.told = True
+def _interrupted(ctx: Any, message: str) -> int:
+    """Print what became of the work: in the command's own words, where it has any."""
+    continuing = ctx.invoked_subcommand in ("ask", "observe", "retrain")
+    default = "agents continue with what they received" if continuing else "finished work, if any, is kept"
+    print_error(f"interrupted; {message or default}")
+    INTERRUPTION.printed = True
     return INTERRUPTED
 
 
 @contextmanager
-def _warnings_told() -> Iterator[None]:
-    """Our own warnings as lines like the commands' own."""
+def _printed_warnings() -> Iterator[None]:
+    """Print our own warnings as the commands print theirs."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, FleetGPWarning):
@@ -100,7 +137,7 @@ app = typer.Typer(
 
     [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out model/[/cyan]
 
-    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent boat --out model/[/cyan]
+    [cyan]fleetgp fit observations.csv --inputs lon lat --target sst --agent-column boat --out model/[/cyan]
 
     [cyan]fleetgp predict model/ points.csv --out answer.csv[/cyan]
 
@@ -124,32 +161,3 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     pass
-
-
-COMMANDS = (
-    fit,
-    calibrate,
-    predict,
-    map_,
-    score,
-    sample,
-    suggest,
-    verify,
-    info,
-    download,
-    reproduce,
-    certs,
-    plan,
-    agent,
-    up,
-    down,
-    status,
-    watch,
-    ask,
-    observe,
-    retrain,
-    methods,
-    demo,
-)
-for command in COMMANDS:
-    app.command(command.__name__.rstrip("_"), cls=VariadicCommand)(grouped(command))

@@ -1,4 +1,4 @@
-"""How typed arguments become a command's parameters: options of several values, and options that belong together."""
+"""From typed arguments to the parameters of a command: options of several values, and families of options."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
     >>> spread_out(["--box", "-73", "36.4", "--fill", "-9999", "--out", "m"], {"--box", "--fill"})
     ['--box', '-73', '--box', '36.4', '--fill', '-9999', '--out', 'm']
     """
-    found: list[str] = []
+    result: list[str] = []
     collecting: str | None = None
     for argument in arguments:
         name, given, value = argument.partition("=")
         if name in many:
             collecting = None if given else name
             for part in value.split(",") if given else ():
-                found += [name, part]
+                result += [name, part]
         elif collecting is not None and (not argument.startswith("-") or NUMBER.fullmatch(argument)):
             for part in argument.split(","):
-                found += [collecting, part]
+                result += [collecting, part]
         else:
             collecting = None
-            found.append(argument)
-    return found
+            result.append(argument)
+    return result
 
 
 def completed(arguments: list[str], may: set[str]) -> list[str]:
@@ -63,21 +63,18 @@ def completed(arguments: list[str], may: set[str]) -> list[str]:
     >>> completed(["--cluster", "t.csv"], {"--cluster"}), completed(["--cluster", "10.0.0.1:6379"], {"--cluster"})
     (['--cluster=', 't.csv'], ['--cluster=10.0.0.1:6379'])
     """
-    found: list[str] = []
+    result: list[str] = []
     for argument in arguments:
-        if found and found[-1] in may and ADDRESS.fullmatch(argument):
-            found[-1] += f"={argument}"
+        if result and result[-1] in may and ADDRESS.fullmatch(argument):
+            result[-1] += f"={argument}"
         else:
-            found.append(argument)
-    return [f"{argument}=" if argument in may else argument for argument in found]
+            result.append(argument)
+    return [f"{argument}=" if argument in may else argument for argument in result]
 
 
 @dataclass(frozen=True)
-class Given:
-    """Marks a dictionary that a command gets: what was typed of a family's options, checked.
-
-    names: of those that it has, if not all.
-    """
+class Family:
+    """Marks a parameter that is a dictionary of the typed options of a family. names: of some of them alone."""
 
     family: type
     names: tuple[str, ...] = ()
@@ -89,12 +86,12 @@ class Given:
         ]
 
 
-#: Takes from the values that Typer has read those of one parameter of a command, and makes that of them.
+#: Builds one parameter of a command from the values that Typer has read.
 Build = Callable[[dict[str, Any]], Any]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as Typer should see it.
+    """The command with a flat signature for Typer: one parameter for each option.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -125,28 +122,28 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Parameter]) -> Build:
-    """Add to the parameters what the user types for one of the command's, and say how that is made of it."""
-    typed = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Given)), None)
-    if typed is not None:
-        parameters += [_parameter(one.name, None, _annotation(one)) for one in typed.options]
-        return partial(_given, typed.options)
+    """Append the typed options of one parameter, and return how to build the parameter from their values."""
+    family = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Family)), None)
+    if family is not None:
+        parameters += [_parameter(one.name, None, _annotation(one)) for one in family.options]
+        return partial(_typed_values, family.options)
     if is_dataclass(hint):
         hints = get_type_hints(hint, include_extras=True)
         builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
-        made: Any = hint
-        return lambda given: made(**{one: build(given) for one, build in builds.items()})
+        build_group: Any = hint
+        return lambda given: build_group(**{one: build(given) for one, build in builds.items()})
     parameters.append(_parameter(name, default, hint))
     return lambda given: given[name]
 
 
-def _given(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
-    """What was typed of these options, as methods take it, or one clear error."""
+def _typed_values(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
+    """The options that were typed, as methods take them, or one clear error."""
     typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
     return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
 
 
 def _annotation(option: Option) -> Any:
-    """An option as Typer has it. What is not typed is None: a method knows its defaults itself."""
+    """An option for Typer. The value is None if it was not typed: a method knows its defaults itself."""
     switch = [option.flag] if option.kind.type is bool and not option.default else []
     default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
     return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]

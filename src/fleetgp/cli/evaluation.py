@@ -16,14 +16,13 @@ from rich.table import Table
 from fleetgp.advice import verify as verified
 from fleetgp.advice.verification import told as shown
 from fleetgp.cli import options
-from fleetgp.cli.answers import known_model
-from fleetgp.cli.arguments import Given
+from fleetgp.cli.answers import agent_number, known_model
+from fleetgp.cli.arguments import Family
 from fleetgp.cli.info import calibration_facts, calibration_lines
-from fleetgp.cli.options import DEVIATION, Cluster
+from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.cli.reading import FILE_READING, ROWS
 from fleetgp.data.times import time_unit_among, time_unit_of
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
 from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.cross_validation import Split
@@ -39,21 +38,6 @@ from fleetgp.storage.saving import save_model
 from fleetgp.storage.tensors import DESCRIPTION
 from fleetgp.version import __version__
 
-TRUTH = Annotated[
-    Path | None,
-    typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
-]
-FOLDS = Annotated[int | None, typer.Option(help="Hide the model's own rows in so many turns. (default: 5)", min=2)]
-HIDDEN_TOGETHER = Annotated[
-    str | None,
-    typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
-]
-TRAIN = Annotated[
-    bool, typer.Option("--train", help="Train anew for every fold. (default: the model's hyperparameters)")
-]
-SCORE_LEVEL = Annotated[float, typer.Option(help="Of the intervals whose coverage is told.")]
-EACH_AGENT = Annotated[bool, typer.Option("--agents", help="Scores for each agent too.")]
-ROW_AGENT = Annotated[str | None, typer.Option(help="The column that says whose the rows of the table are.")]
 #: Columns of the table, and how their numbers are written.
 SCORE_FORMATS = {
     "rmse": ".3g",
@@ -64,18 +48,6 @@ SCORE_FORMATS = {
     "interval_score": ".3g",
     "coverage": ".1%",
 }
-CALIBRATION_LEVEL = Annotated[float, typer.Option(help="The coverage that intervals shall have.")]
-CELLS = Annotated[
-    int | None, typer.Option(help="Cells of the fleet's box, for blocks. (default: 16 for each agent, at least 100)")
-]
-MAX_HELD_OUT = Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")]
-VERIFIED_METHODS = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"
-    ),
-]
-HELD_OUT_SHARE = Annotated[float, typer.Option(help="The share of rows that is hidden, to see what intervals cover.")]
 VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
 
 
@@ -83,9 +55,16 @@ VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
 class Hiding:
     """How rows of the model are hidden."""
 
-    folds: FOLDS = None
-    split: HIDDEN_TOGETHER = None
-    train: TRAIN = False
+    folds: Annotated[
+        int | None, typer.Option(help="How often to hide a part of the model's own rows. (default: 5)", min=2)
+    ] = None
+    split: Annotated[
+        str | None,
+        typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
+    ] = None
+    train: Annotated[
+        bool, typer.Option("--train", help="Train again for every fold. (default: the model's hyperparameters)")
+    ] = False
 
     @property
     def given(self) -> bool:
@@ -94,10 +73,12 @@ class Hiding:
 
 @dataclass(frozen=True)
 class TruthReading:
-    """How a table of observations is read, and what it says beside them."""
+    """How a table of observations is read."""
 
     reading: FILE_READING = field(default_factory=dict)
-    agent_column: ROW_AGENT = None
+    agent_column: Annotated[
+        str | None, typer.Option(help="The column that names the agent of each row of the table.")
+    ] = None
     deviation: DEVIATION = None
     rows: ROWS = field(default_factory=dict)
 
@@ -105,7 +86,7 @@ class TruthReading:
         """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
         units = model.fleet.units
         celsius = path.suffix.lower() in FIELDS and is_celsius(units.get(model.target, ""))
-        found = read_observations(
+        rows = read_observations(
             path,
             inputs=model.inputs,
             target=model.target,
@@ -115,32 +96,35 @@ class TruthReading:
             **self.rows,
         )
         for name in model.inputs:
-            if time_unit_of(found.units.get(name)) and not time_unit_of(units.get(name)):
+            if time_unit_of(rows.units.get(name)) and not time_unit_of(units.get(name)):
                 raise InputError(f"{path}: column {name!r} has dates, but in the model it is no time: give numbers")
-        return found
+        return rows
 
 
 def score(
     *,
     model: options.MODEL,
-    truth: TRUTH = None,
+    truth: Annotated[
+        Path | None,
+        typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
+    ] = None,
     hiding: Hiding,
-    level: SCORE_LEVEL = LEVEL,
-    agents: EACH_AGENT = False,
+    level: Annotated[float, typer.Option(help="Of the intervals whose coverage is reported.")] = LEVEL,
+    each_agent: Annotated[bool, typer.Option("--each-agent", help="Also the scores of each agent.")] = False,
     reading: TruthReading,
     asking: options.Asking,
     output: options.Output,
 ) -> None:
     """Score a model: with a table of observations that it has not seen, or by cross-validation of its own rows.
 
-    RMSE, MAE, CRPS and the interval score are in the target's units, NLPD and MSLL in nats a row: small is good. An
-    MSLL below 0 is better than to say the mean of all data everywhere. The coverage shall be --level.
+    RMSE, MAE, CRPS and the interval score are in the target's units, NLPD and MSLL in nats per row; smaller is better.
+    An MSLL below 0 is better than predicting the mean of all data everywhere. The coverage should equal --level.
 
     [bold]Examples[/bold]
 
     [cyan]fleetgp score model/ truth.csv --method dec-nn-grbcm[/cyan]
 
-    [cyan]fleetgp score model/ --folds 5 --split block --agents[/cyan]
+    [cyan]fleetgp score model/ --folds 5 --split block --each-agent[/cyan]
     """
     if (truth is None) != hiding.given:
         raise InputError(
@@ -148,27 +132,27 @@ def score(
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
-    asked = asking.chosen | {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
+    how = asking.chosen | {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
     if truth is not None:
-        facts, title, found = _score_against_table(known, truth, reading, asking.agent, asked)
-        parts, whole = dict(found.parts(known.agents)), found
+        facts, title, whole = _score_against_table(known, truth, reading, asking.agent, how)
+        parts = dict(whole.parts(known.agents))
     else:
         if reading != TruthReading() or asking.agent is not None:
             raise InputError("--agent, --agent-column and how to read are for a table of observations: leave them out")
-        facts, title, validated = _cross_validate(known, model, hiding, asked, output.quiet)
+        facts, title, validated = _cross_validate(known, model, hiding, how, output.quiet)
         parts, whole = dict(validated.parts(known.agents)), validated.scores
-    facts = {"model": str(model), **facts, "scores": {told: one.numbers for told, one in parts.items()}}
+    facts = {"model": str(model), **facts, "scores": {label: one.numbers for label, one in parts.items()}}
     alike = all(one.numbers == whole.numbers for one in whole.answers)
-    hidden = ("answer of", *([] if agents else ["rows of"])) if alike or not agents else ()
-    shown = _score_table({told: one for told, one in parts.items() if not told.startswith(hidden or " ")})
+    hidden = ("answer of", *([] if each_agent else ["rows of"])) if alike or not each_agent else ()
+    table = _score_table({label: one for label, one in parts.items() if not label.startswith(hidden or " ")})
     same = ["Every agent gives the same answer."] if alike and len(whole.answers) > 1 else []
-    emit(facts, title, shown, _coverage_line(whole), *same, as_json=output.as_json)
+    emit(facts, title, table, _coverage_line(whole), *same, as_json=output.as_json)
 
 
 def _score_against_table(
-    known: Model, truth: Path, reading: TruthReading, agent: str | None, asked: dict[str, Any]
+    known: Model, truth: Path, reading: TruthReading, agent: str | None, how: dict[str, Any]
 ) -> tuple[dict[str, Any], str, Scores]:
-    """Against a table."""
+    """Facts, a title and the scores."""
     rows = reading.observations(truth, known)
     for note in rows.notes:
         warn(f"{truth}: {note}")
@@ -177,19 +161,19 @@ def _score_against_table(
     own = _own_rows(known, rows)
     if own:
         warn(f"{own:,} of {len(rows.inputs):,} rows are the model's own, which it has seen: use --folds to hide them")
-    asker = None if agent is None else _agent_number(known, agent, "--agent")
+    asker = None if agent is None else agent_number(known, agent, "agent (--agent)")
     if reading.agent_column is None:
-        found = known.fleet.score(rows.inputs, rows.observations, s=rows.deviations, agent=asker, **asked)
+        scores = known.fleet.score(rows.inputs, rows.observations, s=rows.deviations, agent=asker, **how)
     else:
-        found = known.fleet.score(_by_agent(known, rows), agent=asker, **asked)
-    method = asked["method"]
+        scores = known.fleet.score(_by_agent(known, rows), agent=asker, **how)
+    method = how["method"]
     new = f", {own:,} of them the model's own" if own else " that the model has not seen"
-    title = f"[bold]{method}: {found.rows:,} observations of {escape(known.target)}{new}[/bold]"
-    return {"truth": str(truth), "method": method, "dropped": rows.dropped, "own_rows": own}, title, found
+    title = f"[bold]{method}: {scores.rows:,} observations of {escape(known.target)}{new}[/bold]"
+    return {"truth": str(truth), "method": method, "dropped": rows.dropped, "own_rows": own}, title, scores
 
 
 def _own_rows(model: Model, rows: Observations) -> int:
-    """How many are rows of the model too, to the last bit; none where it keeps moments, and no rows."""
+    """The number of rows that the model has, too, to the last bit; 0 where it keeps moments instead of rows."""
     if not model.fleet.data.in_memory:
         return 0
     seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
@@ -197,64 +181,59 @@ def _own_rows(model: Model, rows: Observations) -> int:
 
 
 def _cross_validate(
-    known: Model, folder: Path, hiding: Hiding, asked: dict[str, Any], quiet: bool
+    known: Model, folder: Path, hiding: Hiding, how: dict[str, Any], quiet: bool
 ) -> tuple[dict[str, Any], str, CrossValidation]:
-    """By hiding rows. Finished folds lie beside the model until all are done: the same command goes on from them."""
+    """Facts, a title and the scores. Finished folds are kept beside the model until all are done."""
     split = options.one_of("--split", hiding.split or "random", get_args(Split))
-    how = {"folds": hiding.folds, "split": split, "train": hiding.train, **asked}
+    how = {"folds": hiding.folds, "split": split, "train": hiding.train, **how}
     content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
     kept = ResumableCache(place.with_name(f".{place.name}.score"), {"version": __version__, "model": content, **how})
-    found = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
+    result = known.fleet.cross_validate(**how, progress=not quiet, kept=kept)
     kept.clear()
-    capped = [n for n, fold in enumerate(found.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
+    capped = [n for n, fold in enumerate(result.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
     if capped:
-        warn(f"not converged in {len(capped)} of {len(found.folds)} folds (first: fold {capped[0]})")
-    if found.uninformed:
+        warn(f"not converged in {len(capped)} of {len(result.folds)} folds (first: fold {capped[0]})")
+    if result.uninformed:
         warn(
-            f"{found.uninformed:,} of {found.scores.rows:,} hidden rows are no better predicted than by the prior: "
+            f"{result.uninformed:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
             "they are far from all others"
         )
-    facts = {"split": split, "method": found.method, "folds": len(found.folds), "trained": hiding.train}
-    facts |= {"uninformed": found.uninformed, "theta": [fold.theta for fold in found.folds]}
-    return facts, _validation_title(found, hiding.train), found
+    facts = {"split": split, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
+    facts |= {"uninformed": result.uninformed, "theta": [fold.theta for fold in result.folds]}
+    return facts, _validation_title(result, hiding.train), result
 
 
-def _validation_title(found: CrossValidation, train: bool) -> str:
+def _validation_title(result: CrossValidation, train: bool) -> str:
     how = {
         "random": "rows hidden at random",
         "agent": "all rows of agents hidden",
         "block": "blocks hidden that nobody observes",
     }
-    theta = "trained anew for each" if train else "with the model's hyperparameters"
-    return f"[bold]{found.method}: {how[found.split]}, {len(found.folds)} folds, {theta}[/bold]"
+    theta = "trained again for each" if train else "with the model's hyperparameters"
+    return f"[bold]{result.method}: {how[result.split]}, {len(result.folds)} folds, {theta}[/bold]"
 
 
 def _score_table(parts: Mapping[str, Scores]) -> Table:
     table = plain_table("", "", "rows", *(name.upper() if len(name) < 5 else name for name in SCORE_FORMATS))
-    for told, one in parts.items():
+    for label, one in parts.items():
         numbers = one.numbers
         cells = ["" if numbers[name] is None else format(numbers[name], how) for name, how in SCORE_FORMATS.items()]
-        table.add_row(escape(told), f"{one.rows:,}", *cells)
+        table.add_row(escape(label), f"{one.rows:,}", *cells)
     return table
 
 
-def _coverage_line(found: Scores) -> str:
-    """Whether intervals hold what they promise, within what so many rows can tell."""
-    off, error = found.coverage - found.level, np.sqrt(found.level * (1.0 - found.level) / found.rows)
-    much = "as they should" if abs(off) < 2.0 * error else "too few" if off < 0.0 else "more than promised"
-    advice = ": fleetgp calibrate widens them" if much == "too few" else ""
-    return f"{found.coverage:.1%} of the observations lie in their {100 * found.level:g} % intervals, {much}{advice}."
-
-
-def _agent_number(model: Model, name: str, what: str) -> int:
-    if name not in model.agents:
-        raise unknown_name(f"agent ({what})", name, model.agents)
-    return model.agents.index(name)
+def _coverage_line(scores: Scores) -> str:
+    """Whether the intervals cover what they should, within two standard errors."""
+    off, error = scores.coverage - scores.level, np.sqrt(scores.level * (1.0 - scores.level) / scores.rows)
+    verdict = "as they should" if abs(off) < 2.0 * error else "too few" if off < 0.0 else "more than promised"
+    advice = ": fleetgp calibrate widens them" if verdict == "too few" else ""
+    share, level = f"{scores.coverage:.1%}", f"{100 * scores.level:g}%"
+    return f"{share} of the observations lie in their {level} intervals, {verdict}{advice}."
 
 
 def _by_agent(model: Model, rows: Observations) -> list[tuple[Any, ...]]:
     """The rows of each agent of the model."""
-    whose = np.array([_agent_number(model, label, "--agent-column") for label in rows.labels or ()])
+    whose = np.array([agent_number(model, label, "agent (--agent-column)") for label in rows.labels or ()])
     columns = [rows.inputs, rows.observations, *([] if rows.deviations is None else [rows.deviations])]
     return [tuple(column[whose == number] for column in columns) for number in range(len(model.agents))]
 
@@ -263,35 +242,45 @@ def calibrate(
     *,
     model: options.MODEL,
     method: options.METHOD = None,
-    holdout: options.HOLDOUT = "both",
-    level: CALIBRATION_LEVEL = 0.95,
-    cells: CELLS = None,
-    max_rows: MAX_HELD_OUT = 300,
-    given: Annotated[dict[str, Any], Given(PredictionOptions, ("eta", "engine", "neighbours"))],
+    holdout: Annotated[
+        str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
+    ] = "both",
+    level: Annotated[float, typer.Option(help="The coverage that intervals should have.")] = 0.95,
+    cells: Annotated[
+        int | None,
+        typer.Option(help="Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)"),
+    ] = None,
+    max_rows: Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")] = 300,
+    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours"))],
     as_json: options.Json = False,
 ) -> None:
-    """Find the factor on the standard deviations with which intervals cover what they promise.
+    """Find the factor on the standard deviations with which intervals have the coverage that they promise.
 
-    Agents hide rows of theirs, which the fleet predicts from the rest by the method that will be used. The model keeps
-    the factor, and predict and map have it in the deviations by this method. The inputs of hidden rows are sent, unless
-    the model was fitted with --private rows.
+    Agents hide some of their rows, which the fleet predicts from the rest by the method that will be used. The model
+    keeps the factor, and predict and map apply it to the standard deviations of this method. The inputs of hidden rows
+    are sent, unless the model was fitted with --private rows.
 
     [bold]Example[/bold]
 
     [cyan]fleetgp calibrate model/ --method dec-rbcm --holdout both[/cyan]
     """
     known = known_model(model, Cluster())
-    found = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
+    calibration = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
-    told = f"The factors are in {bold(model)}."
-    emit({"model": str(model), **calibration_facts(found)}, *calibration_lines(found), told, as_json=as_json)
+    facts, lines = {"model": str(model), **calibration_facts(calibration)}, calibration_lines(calibration)
+    emit(facts, *lines, f"The factors are in {bold(model)}.", as_json=as_json)
 
 
 def verify(
     *,
     model: options.MODEL,
-    method: VERIFIED_METHODS = None,
-    hold: HELD_OUT_SHARE = 0.1,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"
+        ),
+    ] = None,
+    hold: Annotated[float, typer.Option(help="The share of rows to hide, for the coverage of intervals.")] = 0.1,
     seed: options.SEED = 0,
     as_json: options.Json = False,
 ) -> None:
@@ -304,11 +293,11 @@ def verify(
     [cyan]fleetgp verify model/ --method dec-rbcm dec-nearest[/cyan]
     """
     known = known_model(model, Cluster())
-    found = verified(known.fleet, hold=hold, seed=seed, methods=method)
+    result = verified(known.fleet, hold=hold, seed=seed, methods=method)
     table = plain_table("", "check", "verdict", "measured", "at most", left=2)
-    for check in found.checks:
+    for check in result.checks:
         colour = VERDICT_COLOURS[check.verdict]
         table.add_row(check.name, f"[{colour}]{check.verdict}[/{colour}]", shown(check.measured), shown(check.limit))
-    emit({"model": str(model), **found.facts}, table, *map(escape, found.sentences), as_json=as_json)
-    if not found.passed:
+    emit({"model": str(model), **result.facts}, table, *map(escape, result.sentences), as_json=as_json)
+    if not result.passed:
         raise typer.Exit(1)

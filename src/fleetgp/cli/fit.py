@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,20 +15,22 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.arguments import Given
+from fleetgp.cli.arguments import Family
 from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
-from fleetgp.cli.reading import READING, ROWS, AgentData, Streaming, check_column, forget_reading
-from fleetgp.data.dataset import Dataset
+from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
 from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
-from fleetgp.fleet.files import Splitting
-from fleetgp.graph import GRAPH_NAMES, Graph
+from fleetgp.fleet.backends import refuse_rows
+from fleetgp.fleet.files import MEMORY, Splitting, read_files
+from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
+from fleetgp.io.fields import told_of_empty
 from fleetgp.io.formats import Reading
+from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.kernels.expression import as_kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
@@ -40,164 +43,239 @@ from fleetgp.training import TrainingOptions, training_method
 from fleetgp.training.multi_output import Sharing
 from fleetgp.training.options import PRESETS, preset_options
 
-TARGETS = Annotated[
-    list[str],
-    typer.Option(
-        "--target",
-        help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
-    ),
-]
-CALIBRATE = Annotated[
-    str | None, typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks.")
-]
+#: A file of more bytes is read in chunks, whatever its kind.
+LARGE = 200_000_000
+
+
+@dataclass(frozen=True)
+class AgentData:
+    """The agents' names and data, how many rows were left out, what else was done to the values, and units."""
+
+    names: list[str]
+    shards: Dataset | Sequence[tuple[Any, ...]]
+    dropped: int
+    notes: tuple[str, ...]
+    units: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How files are read that may be larger than memory."""
+
+    sample: Annotated[
+        int | None,
+        typer.Option(help="Files: the rows of each agent, drawn at random, for methods that need rows.", min=1),
+    ] = None
+    memory: Annotated[
+        float | None, typer.Option(help=f"Files: bytes of observations that may be loaded. (default: {MEMORY:.0e})")
+    ] = None
+
+    def chunked(self, files: Sequence[Path], n_agents: int | None) -> bool:
+        """Whether the files are read in chunks."""
+        if len(files) == 1 and self.sample is None and self.memory is None:
+            file = files[0]
+            return n_agents is None and file.suffix.lower() in CHUNKED and file.exists() and size_of(file)[0] > LARGE
+        if n_agents is not None:
+            raise InputError(
+                "--n-agents splits the rows of one file, which is read as a whole: expected --agent-column, or a file "
+                "for each agent"
+            )
+        return True
+
+    def read(self, files: Sequence[Path], how: dict[str, Any], seed: int, training: str, out: Path) -> AgentData:
+        """The agents' data for a training whose model is written to `out`.
+
+        how: the options of `read_observations`, and the backend of a fleet on a cluster.
+        """
+        if "backend" in how:
+            refuse_rows(training_method(training))
+        cache = reading_beside(out)
+        limit = MEMORY if self.memory is None else self.memory
+        try:
+            data = read_files(files, **how, sample=self.sample, memory=limit, cache=cache, seed=seed)
+        except InputError as error:
+            resume = "; the same command continues from what was read" if cache.exists() else ""
+            raise InputError(f"{error}{resume}") from error
+        if joined(data.summaries).squares == 0.0:
+            raise NothingToLearnError(f"the column {how['target']!r}")
+        if how["agent"] is not None:
+            check_column("", how["agent"], len(data), data.points)
+        notes = (*data.notes, *told_of_empty(data.empty))
+        return AgentData(list(data.names), data, data.dropped, notes, data.units)
+
+
+def check_column(where: str, column: str | None, agents: int, rows: int) -> None:
+    """One clear error where a column can hardly be the one that names the agents."""
+    if agents > 20 and 2 * agents > rows:
+        raise InputError(f"{where}the column {column!r} names {agents} agents in {rows} rows: is it the right one?")
+
+
+def reading_beside(out: Path) -> Path:
+    """The folder that caches what is known of finished files until the model is written."""
+    return out.with_name(f".{out.name}.reading")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which agent has which rows: a column names it, or the rows are split over a number of agents."""
+
+    agent_column: Annotated[str | None, typer.Option(help="The column that names the agent of each row.")] = None
+    n_agents: Annotated[
+        int | None,
+        typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)"),
+    ] = None
+    partition: Annotated[str | None, typer.Option(help=f"How to split: {', '.join(BY)}. (default: stripes)")] = None
+    axis: Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")] = None
+
+    def check(self, inputs: list[str]) -> None:
+        if self.agent_column is not None and self.n_agents is not None:
+            raise InputError(
+                "give either --agent-column (which names the agents) or --n-agents (how many to split over), not both"
+            )
+        if self.agent_column is not None and (self.partition is not None or self.axis is not None):
+            raise InputError("--partition and --axis are for --n-agents: with --agent-column each agent has its rows")
+        if self.axis is not None and self.partition not in (None, "stripes"):
+            raise InputError(f"--axis is for stripes, but got --partition {self.partition}: leave one of them out")
+        if self.axis is not None and self.axis not in inputs:
+            raise unknown_name("--axis", self.axis, inputs)
+
+    def read(self, file: Path, how: dict[str, Any], seed: int) -> AgentData:
+        """One file as a whole. how: the options of `read_observations`."""
+        data = read_observations(file, **how)
+        for name, values in zip(*named_columns(how["target"], data.observations), strict=True):
+            if np.nanmax(values) == np.nanmin(values):
+                raise NothingToLearnError(f"{file}: the column {name!r}")
+        by = None if self.partition is None else options.one_of("--partition", self.partition, BY)
+        names, shards = Splitting(self.n_agents, by, self.axis, seed).split(data, how["inputs"])
+        if data.labels is not None:
+            check_column(f"{file}: ", self.agent_column, len(names), len(data.labels))
+        return AgentData(names, shards, data.dropped, data.notes, data.units)
 
 
 def fit(
     *,
-    files: options.OBSERVATIONS,
-    inputs: options.INPUTS,
-    target: TARGETS,
-    out: options.MODEL_OUT,
-    agent: options.AGENT_COLUMN = None,
-    agents: options.AGENTS = None,
-    by: options.PARTITION = None,
-    axis: options.AXIS = None,
-    graph: options.GRAPH = "path",
-    training: options.TRAINING = "dec-fact-gp",
-    preset: options.PRESET = None,
-    model: Annotated[dict[str, Any], Given(ModelOptions)],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Observations: CSV, Parquet, NPZ, or any variable of NetCDF and Zarr. Several files are read in "
+            "chunks.",
+            readable=False,
+        ),
+    ],
+    inputs: Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")],
+    target: Annotated[
+        list[str],
+        typer.Option(
+            "--target",
+            help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for the model.")],
+    split: Split,
+    graph: Annotated[
+        str, typer.Option(help=f"{', '.join(graph_names())}, or a file with two agents' names per line.")
+    ] = "path",
+    training: Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")] = "dec-fact-gp",
+    preset: Annotated[
+        str | None,
+        typer.Option(help="paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given."),
+    ] = None,
+    model: Annotated[dict[str, Any], Family(ModelOptions)],
     deviation: options.DEVIATION = None,
-    reading: READING,
-    rows: ROWS,
+    reading: Annotated[dict[str, Any], Family(Reading)],
+    rows: options.ROWS,
     streaming: Streaming,
-    start: options.START = None,
-    calibrate: CALIBRATE = None,
+    start: Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")] = None,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks."),
+    ] = None,
     constraints: options.Constraints,
-    how: Annotated[dict[str, Any], Given(TrainerOptions)],
+    how: Annotated[dict[str, Any], Family(TrainerOptions)],
     where: Cluster,
     seed: options.SEED = 0,
-    overwrite: options.OVERWRITE = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")] = False,
     output: options.Output,
 ) -> None:
     """Train a fleet on a file and write the model to a folder.
 
-    Each agent uses its own rows only; what it tells its neighbours is in the result. Without --agent and --agents one
-    agent has all rows, which is the most accurate where they may be pooled. A file of edges has two names a line. Of
-    several files each is an agent's, unless --agent says whose rows are whose; dec-full-gp reads them in chunks.
+    Each agent uses its own rows only; what it sends to its neighbours is in the result. Without --agent-column and
+    --n-agents one agent has all rows, which is the most accurate where they may be pooled. A file of edges has two
+    names per line. Each of several files belongs to one agent, unless --agent-column names the agents; dec-full-gp
+    reads them in chunks.
 
     [bold]Examples[/bold]
 
     [cyan]fleetgp fit field.csv --inputs lon lat --target sst --out field/[/cyan]
 
-    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent boat --out sea/[/cyan]
+    [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent-column boat --out sea/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
     """
     if preset is not None:
         how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
         model = {"normalize": False, **model}
-    kernel, chosen = model.get("kernel", default_kernel(training, preset=preset)), dict(how)
-    made = where.backend | _view(model, inputs, kernel) | {"kernel": kernel, "seed": seed}
-    made |= {"private": model.get("private")}
-    noisy = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
-    _check(out, overwrite, inputs, target, calibrate, TrainingOptions(**chosen), training)
-    outputs = Targets.of(target, kernel, inputs)
-    if noisy.noise is None:  # else names of hyperparameters are not known before the agents'
-        chosen |= _begun(constraints, start, outputs, outputs.names)
-    (split := Split(agent, agents, by, axis, seed)).check(inputs)
-    what = (
-        vars(RowOptions(**rows))
-        | {"reading": Reading(**reading)}
-        | {"inputs": inputs, "target": outputs.column, "agent": agent}
-    )
-    noisy.check([*inputs, *target, *([agent] if agent else [])], several=len(target) > 1)
-    if outputs.allowed(streaming.chunked(files, agents)):
-        noisy.refuse_chunks()
-        data = streaming.read(files, what | where.backend | {"progress": not output.quiet}, seed, training, out)
+    kernel = model.get("kernel", default_kernel(training, preset=preset))
+    about_model = where.backend | _coordinates_and_mean(model, inputs, kernel)
+    about_model |= {"kernel": kernel, "seed": seed, "private": model.get("private")}
+    noise = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
+    TrainingOptions(**how).refuse_foreign(training_method(training), flag_of)
+    _check(out, overwrite, inputs, target, calibrate)
+    targets = Targets.of(target, kernel, inputs)
+
+    def hyperparameters(names: Sequence[str]) -> dict[str, Any]:
+        return {**constraints.known(names), "theta0": None if start is None else targets.start(start, names)}
+
+    if noise.noise is None:  # else the names of hyperparameters depend on those of the agents
+        how = how | hyperparameters(targets.names)
+    split.check(inputs)
+    columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column}
+    reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
+    noise.check([*inputs, *target, *([split.agent_column] if split.agent_column else [])], several=len(target) > 1)
+    if targets.allowed(streaming.chunked(files, split.n_agents)):
+        noise.refuse_chunks()
+        data = streaming.read(files, reader | where.backend | {"progress": not output.quiet}, seed, training, out)
     else:
-        data = split.read(files[0], what | {"deviation": noisy.deviation})
-    fleet, models = outputs.made(data, _graph(graph, data), **made, **noisy.made(data.names))
-    if noisy.noise is not None:
-        chosen |= _begun(constraints, start, outputs, fleet.names)
-    _train(fleet, models, training, chosen, out, output.quiet)
+        data = split.read(files[0], reader | {"deviation": noise.deviation}, seed)
+    fleet, models = targets.fleet(data, _graph(graph, data), **about_model, **noise.of_fleet(data.names))
+    if noise.noise is not None:
+        how = how | hyperparameters(fleet.names)
+    _train(fleet, models, training, how, out, output.quiet)
     _save(fleet, models, out, overwrite, calibrate)
-    emit_by_target({one.target: fit_report(one, data, place_of(one, models, out)) for one in models}, output.as_json)
+    reports = {one.target: fit_report(one, data.dropped, data.notes, place_of(one, models, out)) for one in models}
+    emit_by_target(reports, output.as_json)
 
 
-def _check(
-    out: Path,
-    overwrite: bool,
-    inputs: list[str],
-    targets: list[str],
-    hold: str | None,
-    chosen: TrainingOptions,
-    training: str,
-) -> None:
+def _check(out: Path, overwrite: bool, inputs: list[str], targets: list[str], hold: str | None) -> None:
     """One clear error for what can be known before anything is read."""
-    chosen.refuse_foreign(training_method(training), flag_of)
     if hold is not None:
         options.one_of("--calibrate", hold, HOLDINGS)
     check_places(out, targets, overwrite)
     if out.exists():
-        check_places(_beside(out), targets, overwrite=True)
+        check_places(interrupted_beside(out), targets, overwrite=True)
     if len({*inputs, *targets}) < len(inputs) + len(targets):
         raise InputError(f"--inputs and --target must be different columns, got {[*inputs, *targets]}")
 
 
-@dataclass(frozen=True)
-class Split:
-    """Who has which rows: those that name an agent in a column, or all of them split over so many agents."""
-
-    column: str | None
-    agents: int | None
-    by: str | None
-    axis: str | None
-    seed: int
-
-    def check(self, inputs: list[str]) -> None:
-        if self.column is not None and self.agents is not None:
-            raise InputError(
-                "give either --agent (the column that names the agents) or --agents (how many to split over), not both"
-            )
-        if self.column is not None and (self.by is not None or self.axis is not None):
-            raise InputError("--partition and --axis are for --agents: with --agent each agent has its own rows")
-        if self.axis is not None and self.by not in (None, "stripes"):
-            raise InputError(f"--axis is for stripes, but --partition {self.by} was asked for: leave one of them out")
-        if self.axis is not None and self.axis not in inputs:
-            raise unknown_name("--axis", self.axis, inputs)
-
-    def read(self, file: Path, what: dict[str, Any]) -> AgentData:
-        """One file as a whole. what: the options of `read_observations`."""
-        data = read_observations(file, **what)
-        for name, values in zip(*named_columns(what["target"], data.observations), strict=True):
-            if np.nanmax(values) == np.nanmin(values):
-                raise NothingToLearnError(f"{file}: the column {name!r}")
-        by = None if self.by is None else options.one_of("--partition", self.by, BY)
-        names, shards = Splitting(self.agents, by, self.axis, self.seed).split(data, what["inputs"])
-        if data.labels is not None:
-            check_column(f"{file}: ", self.column, len(names), len(data.labels))
-        return AgentData(names, shards, data.dropped, data.notes, data.units)
-
-
 def _train(
-    fleet: fg.Fleet | fg.Outputs, models: list[Model], training: str, chosen: dict[str, Any], out: Path, quiet: bool
+    fleet: fg.Fleet | fg.Outputs, models: list[Model], training: str, how: dict[str, Any], out: Path, quiet: bool
 ) -> None:
     """Train the models' fleet. What an interruption leaves is saved."""
-    with fleet, listening(not quiet) as shown:
+    with fleet, listening(not quiet) as listener:
         try:
-            fleet.train(training, **chosen, progress=shown or False)
+            fleet.train(training, **how, progress=listener or False)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(_keep(models, out)) from None
+            raise KeyboardInterrupt(_save_unfinished(models, out)) from None
         except WorkerLostError as error:
-            raise WorkerLostError(f"{error}; {_keep(models, out)}") from error
+            raise WorkerLostError(f"{error}; {_save_unfinished(models, out)}") from error
     if models[0].fleet.theta is None:
         raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 
 
 def _save(fleet: fg.Fleet | fg.Outputs, models: list[Model], out: Path, overwrite: bool, hold: str | None) -> None:
-    """Save the models, then calibrate them, if that is wanted: whatever becomes of this, the training is safe."""
+    """Save the models, then calibrate them if asked to: if that fails, the training is safe."""
     save(models, out, overwrite)
-    forget_reading(out)
+    shutil.rmtree(reading_beside(out), ignore_errors=True)
     if hold is not None:
         with fleet:
             for model in models:
@@ -205,43 +283,36 @@ def _save(fleet: fg.Fleet | fg.Outputs, models: list[Model], out: Path, overwrit
         save(models, out, overwrite=True)
 
 
-def _beside(out: Path) -> Path:
-    """Where the estimates of an interrupted training go if there is a model already."""
+def interrupted_beside(out: Path) -> Path:
+    """The folder for the estimates of an interrupted training if there is a model already."""
     return out.with_name(f"{out.name}.interrupted")
 
 
-def _keep(models: list[Model], out: Path) -> str:
-    """Save the estimates of a training that was interrupted, never in the place of a model; what became of them."""
+def _save_unfinished(models: list[Model], out: Path) -> str:
+    """Save the estimates of an interrupted training, never in the place of a model, and return a sentence about it."""
     occupied = out.exists() and any(out.iterdir())
     left = f"; {out} is as it was" if occupied else ""
     furthest = models[0].fleet.unfinished
     if furthest is None:
         return f"there are no estimates yet, and nothing was written{left}"
     note = f"interrupted after {furthest.round} rounds of {furthest.task}"
-    place = _beside(out) if occupied else out
+    place = interrupted_beside(out) if occupied else out
     save([replace(model, note=note) for model in models], place, overwrite=True)
     how = f"--from {place}" + ("" if occupied else " --overwrite")
-    return f"{place} holds the estimates so far ({note}): {how} goes on from them{left}"
-
-
-def _begun(
-    constraints: options.Constraints, start: Path | None, outputs: Targets, names: Sequence[str]
-) -> dict[str, Any]:
-    """What is said of the hyperparameters by their names, and where they start."""
-    return {**constraints.known(names), "theta0": None if start is None else outputs.start(start, names)}
+    return f"{place} holds the estimates so far ({note}): {how} continues from them{left}"
 
 
 def _graph(graph: str, data: AgentData) -> str | Graph:
-    if graph in GRAPH_NAMES:
+    if graph == PLACES or graph in GRAPHS:
         return graph
     if not Path(graph).exists():
-        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(GRAPH_NAMES)}, or give a file of edges")
+        raise InputError(f"unknown graph {graph!r}: choose one of {', '.join(graph_names())}, or give a file of edges")
     return read_edges(graph, data.names)
 
 
 @dataclass(frozen=True)
 class Targets:
-    """The targets of a fit, and the kernel that they have; the first one of those to choose from."""
+    """The targets of a fit, and their kernel: the first one if there are several to choose from."""
 
     targets: tuple[str, ...]
     kernel: Kernel
@@ -257,7 +328,7 @@ class Targets:
 
     @property
     def column(self) -> str | tuple[str, ...]:
-        """What to read."""
+        """The column or columns to read."""
         return self.targets[0] if self.single else self.targets
 
     @property
@@ -266,7 +337,7 @@ class Targets:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the hyperparameters."""
+        """The names of the hyperparameters."""
         names = self.kernel.names(self.inputs)
         return names if self.single else self._sharing.names(names, self.targets)
 
@@ -279,15 +350,15 @@ class Targets:
             )
         return chunked
 
-    def made(self, data: AgentData, graph: object, **made: Any) -> tuple[fg.Fleet | fg.Outputs, list[Model]]:
-        """What is to be trained, and the models of it."""
+    def fleet(self, data: AgentData, graph: object, **how: Any) -> tuple[fg.Fleet | fg.Outputs, list[Model]]:
+        """The fleet to train, and its models."""
         fleet: fg.Fleet | fg.Outputs
         if self.single:
-            fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **made)
+            fleet = fg.Fleet(data.shards, graph, inputs=self.inputs, **how)
             fleets = {self.targets[0]: fleet}
         else:
             assert not isinstance(data.shards, Dataset), "it was refused"
-            fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **made)
+            fleet = fg.Outputs(data.shards, graph, targets=self.targets, inputs=self.inputs, **how)
             fleets = fleet.fleets
         for own in fleets.values():
             own.units = data.units
@@ -342,7 +413,7 @@ def place_of(model: Model, models: Sequence[Model], out: Path) -> Path:
 
 
 def emit_by_target(results: Mapping[str, Report], as_json: bool) -> None:
-    """The result of one target as it is; of several by their names."""
+    """Print the result of one target as it is, of several by their names."""
     if len(results) == 1:
         ((facts, lines),) = results.values()
         emit(facts, *lines, as_json=as_json)
@@ -353,8 +424,8 @@ def emit_by_target(results: Mapping[str, Report], as_json: bool) -> None:
     emit({"targets": {target: facts for target, (facts, _) in results.items()}}, *every, as_json=as_json)
 
 
-def _view(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
-    """How a fleet sees the data, or one clear error before anything is read. model: what was typed."""
+def _coordinates_and_mean(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
+    """The model's scaling, mean and coordinates, or one clear error before anything is read. model: as typed."""
     options_ = ModelOptions(**model)
     rule = coordinate_rule(options_.coordinates, inputs)
     seen_by(rule, as_kernels(kernel, inputs), inputs, options_.mean)
@@ -363,7 +434,7 @@ def _view(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str
 
 @dataclass(frozen=True)
 class NoiseOptions:
-    """What is said of the noise."""
+    """Options about the noise."""
 
     deviation: str | None
     noise: str | None
@@ -388,8 +459,8 @@ class NoiseOptions:
                 "in chunks: join them, or leave these out"
             )
 
-    def made(self, names: Sequence[str]) -> dict[str, Any]:
-        """As a fleet takes it. names: the agents'."""
+    def of_fleet(self, names: Sequence[str]) -> dict[str, Any]:
+        """The options as `Fleet` takes them. names: of the agents."""
         if not self.given:
             return {}
         return {"noise": None if self.noise is None else list(names), "robust": self.robust}

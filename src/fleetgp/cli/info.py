@@ -1,4 +1,4 @@
-"""fleetgp info: what is in a model, in words; and what fit and calibrate say of the model that they made."""
+"""fleetgp info: what is in a model, in words; and the reports of fit and calibrate."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli import options
-from fleetgp.cli.output import Sent, bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
-from fleetgp.cli.reading import AgentData
+from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.data.dataset import corners
 from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
 from fleetgp.data.transforms import CoordinateRule
@@ -32,12 +31,17 @@ from fleetgp.units import readable_bytes
 
 #: A result for programs, and for people.
 Report = tuple[dict[str, Any], list[str | Table]]
-#: Agents whose rows are told one by one.
+#: Agents whose rows are listed one by one.
 AGENTS_SHOWN = 12
+#: What a report has of a training as it is.
+FIT_FACTS = (
+    "method", "status", "rounds", "disagreement", "jitter", "noise_floor", "at_bounds", "flat", "penalty",
+    "engine", "approximation", "sample", "used", "outliers", "drawn", "held",
+)  # fmt: skip
 
 
 def info(*, model: options.MODEL, as_json: options.Json = False) -> None:
-    """Say what is in a model folder: data, kernel, hyperparameters in words, training, calibration.
+    """Show what is in a model folder: data, kernel, hyperparameters in words, training, calibration.
 
     [bold]Example[/bold]
 
@@ -101,90 +105,71 @@ def _theta_table(theta: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def _training_lines(facts: Mapping[str, Any]) -> list[str]:
-    found = facts["training"]
-    if found is None:
+    training = facts["training"]
+    if training is None:
         how = facts["note"] or "the hyperparameters were given, nothing was trained"
         return [f"Training: {escape(how)}."]
-    several = len(facts["agents"]) > 1 and found["disagreement"] is not None
-    apart = f"; the agents differ by {found['disagreement']:.0e}" if several else ""
-    said = [f"Training: {found['method']}, {found['status']} after {found['rounds']:,} rounds{apart}."]
-    given = {what: names for what, names in found.get("known", {}).items() if names}
-    said += [escape(f"{what.capitalize()}: {', '.join(names)}.") for what, names in given.items()]
-    said += [escape(f"At a bound: {', '.join(found['at_bounds'])}.")] if found.get("at_bounds") else []
-    compared = found.get("compared") or []
-    said += [f"Chosen from {escape(', '.join(one['kernel'] for one in compared))}."] if compared else []
-    sent = found.get("sent", {})  # older folders do not tell
-    return said + ([sent_line(sent)] if sent and len(facts["agents"]) > 1 else [])
+    several = len(facts["agents"]) > 1 and training["disagreement"] is not None
+    apart = f"; the agents differ by {training['disagreement']:.0e}" if several else ""
+    lines = [f"Training: {training['method']}, {training['status']} after {training['rounds']:,} rounds{apart}."]
+    given = {what: names for what, names in training.get("known", {}).items() if names}
+    lines += [escape(f"{what.capitalize()}: {', '.join(names)}.") for what, names in given.items()]
+    lines += [escape(f"At a bound: {', '.join(training['at_bounds'])}.")] if training.get("at_bounds") else []
+    compared = training.get("compared") or []
+    lines += [f"Chosen from {escape(', '.join(one['kernel'] for one in compared))}."] if compared else []
+    sent = training.get("sent", {})  # missing in older folders
+    return lines + ([sent_line(sent)] if sent and len(facts["agents"]) > 1 else [])
 
 
-def fit_report(model: Model, data: AgentData, out: Path) -> Report:
-    """out: where the model is. Warns of what did not go as it should."""
-    found = model.fleet.last_fit
-    assert found is not None
-    if found.status == "time limit":  # others have warned already
-        warn(f"training ended by {found.status} after {found.rounds} rounds, not by convergence")
-    if found.jitter.any():
-        warn(f"{int((found.jitter > 0).sum())} agents' covariances needed jitter, up to {found.jitter.max():.1e}")
-    sent = sent_facts(found.ledger.by_kind())
-    return _fit_facts(model, found, data, out, sent), _fit_lines(model, found, data, out, sent)
-
-
-def _fit_facts(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> dict[str, Any]:
+def fit_report(model: Model, dropped: int, notes: Sequence[str], out: Path) -> Report:
+    """The result of `fit`, with warnings. dropped: rows.  notes: about the data.  out: where the model is."""
+    fit = model.fleet.last_fit
+    assert fit is not None
+    if fit.status == "time limit":  # other endings have been warned about
+        warn(f"training ended by {fit.status} after {fit.rounds} rounds, not by convergence")
+    if fit.jitter.any():
+        warn(f"{int((fit.jitter > 0).sum())} agents' covariances needed jitter, up to {fit.jitter.max():.1e}")
     fleet = model.fleet
-    return {
+    facts = {
         "model": str(out),
         "agents": list(model.agents),
         "observations": fleet.data.counts,
-        "dropped": data.dropped,
-        "notes": list(data.notes),
-        "method": found.method,
+        "dropped": dropped,
+        "notes": list(notes),
+        **{name: getattr(fit, name) for name in FIT_FACTS},
         "kernel": fleet.kernel.name,
-        "compared": compared_facts(found.compared),
+        "compared": compared_facts(fit.compared),
         "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
-        "status": found.status,
-        "rounds": found.rounds,
-        "disagreement": found.disagreement,
         "theta": model.theta,
-        "mean": None if found.mean is None else asdict(found.mean),
-        "coordinates": asdict(found.coordinates),
-        "jitter": found.jitter,
-        "noise_floor": found.noise_floor,
-        "at_noise_floor": bool(found.at_floor.any()),
-        "at_bounds": found.at_bounds,
-        "flat": found.flat,
-        "penalty": found.penalty,
-        **found.known.as_dict(),
-        "engine": found.engine,
-        "approximation": found.approximation,
-        "sample": found.sample,
-        "used": found.used,
-        "outliers": found.outliers,
-        "drawn": found.drawn,
-        "held": found.held,
-        "sent": sent,
+        "mean": None if fit.mean is None else asdict(fit.mean),
+        "coordinates": asdict(fit.coordinates),
+        "at_noise_floor": bool(fit.at_floor.any()),
+        **fit.known.as_dict(),
+        "sent": sent_facts(fit.ledger.by_kind()),
     }
+    return facts, _fit_lines(model, fit, facts)
 
 
-def _fit_lines(model: Model, found: Fit, data: AgentData, out: Path, sent: Sent) -> list[str | Table]:
-    fleet, several = model.fleet, len(model.agents) > 1
-    place = escape(quote(str(out)))
-    dropped, points = data.dropped, sum(fleet.data.counts)
-    how = "" if found.moments is None else f" --method {found.method}"  # which answers as it was trained
+def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | Table]:
+    fleet, several, out = model.fleet, len(model.agents) > 1, facts["model"]
+    place = escape(quote(out))
+    dropped, points = facts["dropped"], sum(facts["observations"])
+    how = "" if fit.moments is None else f" --method {fit.method}"  # which answers as it was trained
     everywhere = " --within inf" if how and not fleet.data.in_memory else ""
     drawn, at = fleet.dimension >= 2, _map_values(model)
     return [
         f"{points:,} observations of {count_of_agents(len(model.agents))}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
-        *(f"{note[0].upper()}{note[1:]}." for note in data.notes),
-        *(about for about in (about_sample(found), about_approximation(found)) if about),
-        f"{found.method}: {found.status} after {found.rounds} rounds"
-        + (f"; the agents differ by {found.disagreement:.0e}." if several else "."),
-        *kernel_lines(found),
-        _fit_table(model, found),
+        *(f"{note[0].upper()}{note[1:]}." for note in facts["notes"]),
+        *(about for about in (about_sample(fit), about_approximation(fit)) if about),
+        f"{fit.method}: {fit.status} after {fit.rounds} rounds"
+        + (f"; the agents differ by {fit.disagreement:.0e}." if several else "."),
+        *kernel_lines(fit),
+        _fit_table(model, fit),
         *mean_lines(model),
         *outlier_lines(model),
         *([] if fleet.calibration is None else calibration_lines(fleet.calibration)),
-        *([sent_line(sent)] if several else []),
+        *([sent_line(facts["sent"])] if several else []),
         f"The model is in {bold(out)}. Next:",
         f"  [cyan]fleetgp predict {place} points.csv{how} --out answer.csv[/cyan]",
         *([f"  [cyan]fleetgp map {place} --grid 200x200{how}{everywhere}{at} --out map.nc[/cyan]"] * drawn),
@@ -206,36 +191,36 @@ def _shown(model: Model, name: str, value: float) -> str:
     return f"{value:.6g}" if unit is None else str(times_of_numbers(np.array(value), unit))[:10]
 
 
-def _fit_table(model: Model, found: Fit) -> Table:
+def _fit_table(model: Model, fit: Fit) -> Table:
     """The hyperparameters."""
     table = plain_table("", "hyperparameter", "value", "unit")
     units = hyperparameter_units(model.fleet, model.inputs, model.target)
-    fixed, straight = found.known.as_dict()["fixed"], without_bend(model)
+    fixed, straight = fit.known.as_dict()["fixed"], without_bend(model)
     for (name, value), unit in zip(model.theta.items(), units, strict=True):
-        held = "fixed" if name in fixed else "at its bound" if name in found.at_bounds else ""
+        held = "fixed" if name in fixed else "at its bound" if name in fit.at_bounds else ""
         bend = f"no bend along {straight[name]}" if name in straight else ""
         table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held, bend])))
     return table
 
 
-def calibration_facts(found: Calibration) -> dict[str, Any]:
+def calibration_facts(calibration: Calibration) -> dict[str, Any]:
     """For programs."""
-    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
     return {
-        **{name: getattr(found, name) for name in names},
-        "knots": [asdict(knot) for knot in found.knots],
-        "sent": {} if found.ledger is None else sent_facts(found.ledger.by_kind()),
+        **{name: getattr(calibration, name) for name in names},
+        "knots": [asdict(knot) for knot in calibration.knots],
+        "sent": {} if calibration.ledger is None else sent_facts(calibration.ledger.by_kind()),
     }
 
 
-def calibration_lines(found: Calibration) -> list[str | Table]:
+def calibration_lines(calibration: Calibration) -> list[str | Table]:
     """For people."""
-    title = f"[bold]Calibrated for {found.told}, intervals of {100 * found.level:g} %[/bold]"
+    title = f"[bold]Calibrated for {calibration.told}, intervals of {100 * calibration.level:g} %[/bold]"
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
-    for knot in found.knots:
+    for knot in calibration.knots:
         cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
         table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
-    sent = found.ledger  # one that is read from a folder has none
+    sent = calibration.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, their checks, and what they mean together."""
+"""Arguments and options that several commands share, and their checks."""
 
 from __future__ import annotations
 
@@ -9,55 +9,33 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleetgp.cli.arguments import OPTIONAL, Given
-from fleetgp.data.partition import BY
+from fleetgp.cli.arguments import OPTIONAL, Family
+from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.graph import GRAPH_NAMES
-from fleetgp.options import PredictionOptions
+from fleetgp.io.formats import Reading
+from fleetgp.options import PredictionOptions, RowOptions
 from fleetgp.prediction.methods import refuse_foreign
 from fleetgp.training.constraints import Known, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
+#: The options of a joint posterior.
+JOINT = ("eta", "engine", "n_neighbours")
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 
-# ---- fit ---------------------------------------------------------------------------------------------------
-
-OBSERVATIONS = Annotated[
-    list[Path],
-    typer.Argument(
-        help="Observations: CSV, Parquet, NPZ, or any variable of NetCDF and Zarr. Several files are read in chunks.",
-        readable=False,
-    ),
-]
-SAMPLE = Annotated[
-    int | None,
-    typer.Option(help="Files: methods that need rows get so many of each agent's, drawn at random.", min=1),
-]
-MEMORY = Annotated[float | None, typer.Option(help="Files: bytes of observations that may be loaded. (default: 1e9)")]
-INPUTS = Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")]
-MODEL_OUT = Annotated[Path, typer.Option(help="The folder for the model.")]
-AGENT_COLUMN = Annotated[str | None, typer.Option(help="The column that names the agent of each row.")]
-AGENTS = Annotated[
-    int | None,
-    typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)"),
-]
-PARTITION = Annotated[
-    str | None, typer.Option("--partition", help=f"How to split: {', '.join(BY)}. (default: stripes)")
-]
-AXIS = Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")]
-GRAPH = Annotated[str, typer.Option(help=f"{', '.join(GRAPH_NAMES)}, or a file with two agents' names a line.")]
-TRAINING = Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")]
-PRESET = Annotated[
-    str | None,
-    typer.Option(help="paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given."),
-]
-START = Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")]
+#: How a CSV file is read, and any file of points; a command makes a `Reading` of it.
+TABLE_READING = Annotated[dict[str, Any], Family(Reading, ("sep", "decimal", "encoding"))]
+FILE_READING = Annotated[dict[str, Any], Family(Reading, ("date", "box", "stride", "sep", "decimal", "encoding", "at"))]
+#: Which rows of a file of observations count.
+ROWS = Annotated[dict[str, Any], Family(RowOptions)]
 SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
-OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")]
-# ---- predict, map and others ---------------------------------------------------------------------------------------
+DEVIATION = Annotated[
+    str | None, typer.Option(help="The column of known standard deviations of the target's noise, one per row.")
+]
+
+# ---- a model -------------------------------------------------------------------------------------------------------
 
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
@@ -73,23 +51,18 @@ METHOD = Annotated[
         "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
     ),
 ]
-HOLDOUT = Annotated[
-    str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
-]
-ASKED = Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")]
-# ---- a running fleet ---------------------------------------------------------------------------------------
+
+# ---- a running fleet -----------------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
-AGENT = Annotated[str, typer.Option("--agent", help="Whom to talk to: an agent's name.")]
+AGENT = Annotated[str, typer.Option("--agent", help="The agent to ask, by name.")]
+PORT = Annotated[int | None, typer.Option(help="The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
+NO_OPEN = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
 #: The longest that a command waits: a day.
 LONGEST = 86_400.0
-BOUND = Annotated[
-    list[str] | None, typer.Option(help="The lowest and the highest value of a hyperparameter: l_lon=0.1:5, noise=:1.")
-]
-PRIOR = Annotated[
-    list[str] | None, typer.Option(help="A log-normal prior, its median and a factor, one deviation: noise=0.1:2.")
-]
-FIX = Annotated[list[str] | None, typer.Option(help="A value that stays: noise=0.1.")]
+
+# ---- a cluster -----------------------------------------------------------------------------------------------------
+
 CLUSTER = Annotated[
     str | None,
     typer.Option(
@@ -102,18 +75,21 @@ WORKERS = Annotated[
     int | None,
     typer.Option(help="With --cluster: how many processes share the agents. (default: one per core)", min=1),
 ]
-DEVIATION = Annotated[
-    str | None, typer.Option(help="The column of known standard deviations of the target's noise, row by row.")
-]
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """As typed. The names are the hyperparameters', or length, signal and noise."""
+    """Constraints on hyperparameters as typed, by their names, or by length, signal and noise."""
 
-    bound: BOUND = None
-    prior: PRIOR = None
-    fix: FIX = None
+    bound: Annotated[
+        list[str] | None,
+        typer.Option(help="The lowest and the highest value of a hyperparameter: l_lon=0.1:5, noise=:1."),
+    ] = None
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(help="A log-normal prior: its median, and a factor that is one standard deviation: noise=0.1:2."),
+    ] = None
+    fix: Annotated[list[str] | None, typer.Option(help="A fixed value: noise=0.1.")] = None
 
     def known(self, names: Sequence[str]) -> dict[str, Any]:
         """What `Fleet.train` takes, checked; an error points at the character that is wrong.
@@ -121,18 +97,18 @@ class Constraints:
         names: of the hyperparameters.
         """
         given = {"--bound": self.bound, "--prior": self.prior, "--fix": self.fix}
-        found = {FORMS[option][0]: _values_by_name(option, texts, names) for option, texts in given.items()}
+        known = {FORMS[option][0]: _values_by_name(option, texts, names) for option, texts in given.items()}
         try:
-            Known.of(names, **found)
+            Known.of(names, **known)
         except InputError as error:  # of two options together: each has been checked
-            argument, _, said = str(error).partition(": ")
+            argument, _, message = str(error).partition(": ")
             option = next((typed for typed, form in FORMS.items() if form[0] == argument), argument)
-            raise InputError(f"{option}: {said}") from error
-        return found
+            raise InputError(f"{option}: {message}") from error
+        return known
 
 
-class Typed:
-    """The value of an option, name=..., that is read from the left."""
+class NamedValue:
+    """The typed value of an option, name=..., read from the left."""
 
     def __init__(self, option: str, text: str, names: Sequence[str], form: str) -> None:
         self.option, self.text = option, text
@@ -143,8 +119,8 @@ class Typed:
         if not meant(self.name, names):
             raise self.wrong(f"unknown name {self.name!r}: choose one of {', '.join(known_names(names))}", 0)
 
-    def wrong(self, said: str, position: int) -> PointedError:
-        return PointedError(f"{self.option}: {said}", self.text, position)
+    def wrong(self, message: str, position: int) -> PointedError:
+        return PointedError(f"{self.option}: {message}", self.text, position)
 
     def number(self, text: str, position: int) -> float:
         """A part of the text that begins at a position, as a number above 0."""
@@ -164,25 +140,25 @@ class Typed:
         return (first, self.at), (second, self.at + len(first) + 1)
 
 
-def _ends(typed: Typed) -> tuple[float | None, float | None]:
+def _ends(typed: NamedValue) -> tuple[float | None, float | None]:
     low, high = (typed.number(*part) if part[0] else None for part in typed.pair("lowest:highest"))
     return low, high
 
 
-def _median_and_factor(typed: Typed) -> tuple[float, float]:
+def _median_and_factor(typed: NamedValue) -> tuple[float, float]:
     median, (factor, position) = typed.pair("median:factor")
-    found = typed.number(*median), typed.number(factor, position)
-    if found[1] <= 1.0:
+    pair = typed.number(*median), typed.number(factor, position)
+    if pair[1] <= 1.0:
         raise typed.wrong(f"expected a factor above 1, got {factor}", position)
-    return found
+    return pair
 
 
-def _value(typed: Typed) -> float:
+def _value(typed: NamedValue) -> float:
     return typed.number(typed.rest, typed.at)
 
 
 #: What an option is called in `Fleet.train`, what it looks like, and how it is read.
-Form = tuple[str, str, Callable[[Typed], Any]]
+Form = tuple[str, str, Callable[[NamedValue], Any]]
 FORMS: dict[str, Form] = {
     "--bound": ("bounds", "name=lowest:highest", _ends),
     "--prior": ("priors", "name=median:factor", _median_and_factor),
@@ -193,23 +169,23 @@ FORMS: dict[str, Form] = {
 def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[str]) -> dict[str, Any]:
     """What an option was given for, by name."""
     argument, form, read = FORMS[option]
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts or ():
-        typed = Typed(option, text, names, form)
-        if typed.name in found:
+        typed = NamedValue(option, text, names, form)
+        if typed.name in values:
             raise typed.wrong(f"{typed.name} was given before", 0)
-        found[typed.name] = read(typed)
+        values[typed.name] = read(typed)
         try:
-            Known.of(names, **{argument: found})
+            Known.of(names, **{argument: values})
         except InputError as error:
             raise typed.wrong(str(error).removeprefix(f"{argument}: "), typed.at) from error
-    return found
+    return values
 
 
 def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The options that were typed; one clear error, with their names as typed, for those of other methods."""
     chosen = {name: value for name, value in given.items() if (name, value) != ("engine", "auto")}
-    refuse_foreign(predictor_of(None, method), chosen, prefix="--")
+    refuse_foreign(predictor_of(None, method), chosen, flag_of)
     return chosen
 
 
@@ -218,13 +194,28 @@ class Asking:
     """How a model is asked."""
 
     method: METHOD = None
-    agent: ASKED = None
-    given: Annotated[dict[str, Any], Given(PredictionOptions)] = field(default_factory=dict)
+    agent: Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")] = (
+        None
+    )
+    given: Annotated[dict[str, Any], Family(PredictionOptions)] = field(default_factory=dict)
 
     @property
     def chosen(self) -> dict[str, Any]:
         """The options as `ask` takes them."""
         return for_predictor(self.method, self.given)
+
+
+@dataclass(frozen=True)
+class JointAsking:
+    """How a joint posterior is asked for."""
+
+    method: METHOD = None
+    given: Annotated[dict[str, Any], Family(PredictionOptions, JOINT)] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options as `Fleet.joint` takes them."""
+        return {"method": self.method, **for_predictor(self.method, self.given)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,22 +22,23 @@ Sent = Mapping[str, Mapping[str, int]]
 
 
 class Terminal(Console):
-    """Standard output. Where nobody reads it any more, that is an error for the caller; rich would exit with code 1."""
+    """Standard output. A closed pipe is an error for the caller; rich would exit with code 1."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """The terminal; text is never cut into colours by chance."""
+    """The terminal, without automatic highlighting."""
     return Terminal(highlight=False)
 
 
 def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
     """The result: as JSON for programs, or as text and tables for people."""
-    with _whoever_reads():
+    with _unless_reader_closed():
         if as_json:
-            print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=False), flush=True)
+            ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+            print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=ascii_only), flush=True)
             return
         terminal = console()
         for line in lines:
@@ -44,8 +46,8 @@ def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
 
 
 @contextmanager
-def _whoever_reads() -> Iterator[None]:
-    """The work is done: that a reader such as `head` wants no more of its report is no error."""
+def _unless_reader_closed() -> Iterator[None]:
+    """A reader such as `head` that closes the pipe of a report is no error: the work is done."""
     try:
         yield
     except BrokenPipeError:
@@ -61,8 +63,8 @@ def warn(text: str) -> None:
     Console(stderr=True, highlight=False).print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True)
 
 
-def complain(text: str, shown: str = "") -> None:
-    """One line, whatever the error says; shown: lines below it, as they are."""
+def print_error(text: str, shown: str = "") -> None:
+    """One line, whatever the error says. shown: lines below it, as they are."""
     terminal, line = Console(stderr=True, highlight=False), " ".join(str(text).split())
     terminal.print(f"[red]error:[/red] {escape(line)}", soft_wrap=True)
     if shown:

@@ -1,4 +1,4 @@
-"""fleetgp plan: what a described fleet would send, over which links, and what to use instead."""
+"""fleetgp methods and plan: which methods there are, and what they would send in a fleet."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
+import fleetgp as fg
 from fleetgp.advice import Advice, recommend
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.recommend import Task
@@ -16,35 +17,35 @@ from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, listed
 from fleetgp.io.tables import read_observations
+from fleetgp.prediction import prediction_method
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.training import training_method
+from fleetgp.training.methods import TrainingMethod
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
-
-LINK = Annotated[
-    str | None,
-    typer.Option(help='What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".'),
-]
-QUERIES = Annotated[int, typer.Option(help="How many points a question has.", min=1)]
-PRIVATE = Annotated[
-    str | None, typer.Option(help="What must not be told: rows, sums (rows and moments) or likelihoods (these too).")
-]
-ACCURACY = Annotated[str, typer.Option(help="cheap, balanced or best.")]
-ASKER = Annotated[str | None, typer.Option("--agent", help="The only agent that needs answers. (default: all do)")]
-ROWS = Annotated[int | None, typer.Option(help="Rows of an agent whose file cannot be read here.", min=1)]
 
 
 def plan(
     *,
     file: FILE,
-    link: LINK = None,
-    queries: QUERIES = 100,
-    private: PRIVATE = None,
-    accuracy: ACCURACY = "balanced",
-    agent: ASKER = None,
-    rows: ROWS = None,
+    link: Annotated[
+        str | None,
+        typer.Option(help='What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".'),
+    ] = None,
+    queries: Annotated[int, typer.Option(help="How many points a question has.", min=1)] = 100,
+    private: Annotated[
+        str | None,
+        typer.Option(help="What must stay private: rows, sums (rows and moments) or likelihoods (these, too)."),
+    ] = None,
+    accuracy: Annotated[str, typer.Option(help="cheap, balanced or best.")] = "balanced",
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="The only agent that needs answers. (default: all do)")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows of an agent whose file cannot be read here.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what trainings and answers of a fleet would send, how long it takes on such links, and which methods to use.
+    """Show what training and answers of a fleet would send, how long it takes on such links, and which methods to use.
 
     Nothing is started, and nothing is sent. Rows are counted in the agents' files, where these can be read from here.
 
@@ -57,13 +58,10 @@ def plan(
 
     counts, unread = _counted(description, rows)
     asker = None if agent is None else description.id_of(agent)
-    given: dict[str, Any] = {
-        "link": link,
-        "private": private or description.private,
-        "accuracy": accuracy,
-        "queries": queries,
-    }
-    found = recommend(_facts(description, counts), agent=asker, **given)
+    described = (description.dimension, description.graph, description.kernels, description.normalize)
+    about = Facts(tuple(counts), *described, description.mean, description.coordinates)
+    how: dict[str, Any] = {"private": private or description.private, "accuracy": accuracy, "queries": queries}
+    advice = recommend(about, link=link, agent=asker, **how)
     cuts = split_by(description)
     facts = {
         "fleet": description.name,
@@ -72,63 +70,105 @@ def plan(
         "described": {"training": description.training.method, "prediction": description.prediction.method},
         "splitting_agents": cuts,
     }
-    emit({**facts, **found.facts}, *_told(description, found), as_json=as_json)
+    emit({**facts, **advice.facts}, *_advice_lines(description, advice), as_json=as_json)
     if as_json:
         return
     if unread:
         guess = counts[description.names.index(unread[0])]
-        warn(f"the files of {listed(unread)} are not here: they are taken to have {guess:,} rows each (--rows)")
+        warn(f"the files of {listed(unread)} are not here: {guess:,} rows each are assumed (--rows)")
     if cuts:
         warn(split_warning(cuts))
 
 
 def _counted(description: Description, rows: int | None) -> tuple[list[int], list[str]]:
     """How many rows each agent has, and whose are not known."""
-    found: list[int | None] = []
+    counts: list[int | None] = []
     for number, own in enumerate(description.agents):
         path = description.data_of(number)
         if not path.is_file():
-            found.append(None)
+            counts.append(None)
             continue
         columns: dict[str, Any] = {"inputs": description.inputs, "target": description.target}
         read = read_observations(path, **columns, missing=own.missing, fill=own.fill, of_agent=True)
-        found.append(len(read.inputs))
-    known = [count for count in found if count is not None]
+        counts.append(len(read.inputs))
+    known = [count for count in counts if count is not None]
     if not known and rows is None:
         raise InputError("none of the agents' files can be read here: give --rows, how many an agent has")
     guess = rows if rows is not None else round(float(np.median(known)))
-    unread = [name for name, count in zip(description.names, found, strict=True) if count is None]
-    return [guess if count is None else count for count in found], unread
+    unread = [name for name, count in zip(description.names, counts, strict=True) if count is None]
+    return [guess if count is None else count for count in counts], unread
 
 
-def _facts(description: Description, counts: list[int]) -> Facts:
-    return Facts(
-        tuple(counts),
-        description.dimension,
-        description.graph,
-        description.kernels,
-        description.normalize,
-        description.mean,
-        description.coordinates,
-    )
-
-
-def _told(description: Description, found: Advice) -> list[Any]:
-    """For people."""
+def _advice_lines(description: Description, advice: Advice) -> list[Any]:
+    """The advice for people."""
     own = description.training.method, description.prediction.method
-    best = found.trainer, found.predictor
-    lines: list[Any] = []
-    if own == best:
-        lines.append(f"[bold]We recommend {best[0]} and {best[1]}, as the file has them.[/bold]")
-    else:
-        lines.append(f"[bold]We recommend {best[0]} and {best[1]}; the file has {own[0]} and {own[1]}.[/bold]")
-    lines += [escape(f"- {sentence}") for sentence in found.why]
+    best = advice.trainer, advice.predictor
+    now = ", as the file has them" if own == best else f"; the file has {own[0]} and {own[1]}"
+    lines: list[Any] = [f"[bold]We recommend {best[0]} and {best[1]}{now}.[/bold]"]
+    lines += [escape(f"- {sentence}") for sentence in advice.why]
     for task in get_args(Task):
-        header, rows = found.table(task)
+        header, rows = advice.table(task)
         table = plain_table("", *header, left=2)
         for row in rows:
             table.add_row(*row)
         lines += ["", table]
-    lines += ["", found.legend, *(f"Not for you: {escape(line)}." for line in found.refusals)]
-    lines.append("Not counted: two short hellos a second over each link, by which running agents know that it is up.")
+    lines += ["", advice.legend, *(f"Not for you: {escape(line)}." for line in advice.refusals)]
+    lines.append("Not counted: two short hellos per second over each link, which show running agents that it is up.")
     return lines
+
+
+#: method -> what each agent sends, when to use it.
+TRAINING_NOTES = {
+    "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
+    "fact-gp": ("a gradient per step", "to compare: the optimum of dec-fact, which needs no server"),
+    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "to compare: the optimum of dec-g-fact"),
+    "c-gp": ("θ per round", "to compare with the paper"),
+    "apx-gp": ("θ per round", "to compare; a server, no data sent"),
+    "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
+    "dec-full-gp": (
+        "once, the moments of its data, summed",
+        "exact as full-gp: smooth fields, two inputs or so",
+    ),
+    "dec-fact-gp": (
+        "sums of l_i, gradient, Hessian per step",
+        "the default: no observation leaves an agent; exact, cheap",
+    ),
+    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "to compare: smooth fields in many small agents"),
+    "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
+    "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
+    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
+}
+
+
+def _method_row(row: TrainingMethod | PredictionMethod, notes: tuple[str, str]) -> dict[str, str]:
+    sends, use = notes
+    graph = "connected" if row.decentralized else "a central node"
+    return {"method": row.name, "graph": graph, "sends": sends, "use": use}
+
+
+def methods(as_json: Json = False) -> None:
+    """List the methods: what each needs of the graph, what it sends, when to use it.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp methods --json[/cyan]
+    """
+    training = [_method_row(training_method(name), TRAINING_NOTES[name]) for name in fg.TRAINING_METHODS]
+    predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
+    prediction = [_method_row(row, row.notes) for row in predictors]
+    tables = []
+    for title, rows in (("Training", training), ("Prediction", prediction)):
+        table = plain_table(title, "method", "graph", "an agent sends", "use it", left=4)
+        for row in rows:
+            table.add_row(
+                *(f"[bold]{v}[/bold]" if v.startswith("dec-") and k == "method" else v for k, v in row.items())
+            )
+        tables.append(table)
+    emit(
+        {"training": training, "prediction": prediction},
+        *tables,
+        "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
+        "dec- predictions are exact sums along a spanning tree. --consensus average takes the paper's recursions "
+        "instead, to compare with it. The paper's trainers are the better choice where only θ may be sent.",
+        as_json=as_json,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,67 +12,32 @@ import typer
 from fleetgp.arrays import Array
 from fleetgp.cli import options
 from fleetgp.cli.answers import (
-    asked,
+    agent_number,
     check_answer_file,
     check_level,
     known_model,
+    predictions,
     read_points,
     refuse_clash,
     report_answers,
+    traffic_facts,
+    traffic_lines,
     warn_of_outside,
     write_answer,
 )
-from fleetgp.cli.arguments import Given
-from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
-from fleetgp.cli.reading import FILE_READING
+from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
+from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
-from fleetgp.errors import InputError, unknown_name
+from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
 from fleetgp.io.fields import read_mask
 from fleetgp.io.formats import Reading
 from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
-from fleetgp.options import PredictionOptions
 from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.storage.model import Model
 
-GRADIENT = Annotated[bool, typer.Option("--gradient", help="Also the slopes of the mean along the inputs.")]
-MAP_OUT = Annotated[
-    Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
-]
-GRID = Annotated[str, typer.Option(help="Points along the two inputs.")]
-MAP_BOX = Annotated[
-    list[float] | None,
-    typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
-]
-WITHIN = Annotated[
-    float, typer.Option(help="Leave out cells farther than so many length-scales from all observations; inf: none.")
-]
-TARGET_UNITS = Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")]
-MAP_AT = Annotated[
-    list[str] | None,
-    typer.Option(help="The values of other inputs, for example: --at depth=5 day=2021-01-05"),
-]
-MASK = Annotated[
-    Path | None,
-    typer.Option(
-        help="Where the map shall be: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False
-    ),
-]
-DRAWS_OUT = Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")]
-DRAWS = Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)]
-OBSERVED = Annotated[bool, typer.Option("--observed", help="Draws of observations, with noise, not of the field.")]
-DRAW_SEED = Annotated[int, typer.Option(help="Of the draws: the same for the same.", min=0)]
-PLACES = Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)]
-CRITERION = Annotated[
-    str, typer.Option(help="variance (where least is known) or mutual-information (what tells most).")
-]
-FOR_AGENT = Annotated[str | None, typer.Option(help="Who shall go there: an agent's name. (default: the first)")]
-ALL_AGENTS = Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")]
-#: The options of a joint posterior.
-JOINT = ("eta", "engine", "neighbours")
-#: What stands beside the columns of the candidates.
+#: Columns of a suggestion behind those of the candidates.
 SUGGESTION_COLUMNS = ("agent", "gain")
 
 
@@ -86,15 +50,16 @@ def predict(
     where: Cluster,
     output: options.Output,
     level: options.LEVEL = None,
-    gradient: GRADIENT = False,
+    gradient: Annotated[
+        bool, typer.Option("--gradient", help="Also the gradient of the mean with respect to the inputs.")
+    ] = False,
 ) -> None:
     """Predict at the points of a file, by any of the methods.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
     an observation, the one to compare measurements with), n_agents (how many took part), and uninformed (True where the
-    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95 % of observations
-    shall lie.
-    With --gradient it also has the slopes of the mean along the inputs, as d_mean/d_lon.
+    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
+    should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
 
     [bold]Examples[/bold]
 
@@ -108,38 +73,54 @@ def predict(
     check_answer_file(out, points)
     queries, others = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     check_level(level, points, others)
-    slopes = _slopes(known, queries, asking) if gradient else {}
-    refuse_clash(points, others, slopes)
-    answers = asked(known, queries, asking, out, output.quiet)
-    found = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.uninformed)
-    write_answer(out, others, *found, level, slopes)
+    gradients = _gradients(known, queries, asking) if gradient else {}
+    refuse_clash(points, others, gradients)
+    answers = predictions(known, queries, asking, out, output.quiet)
+    columns = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.uninformed)
+    write_answer(out, others, *columns, level, gradients)
     answers.kept.clear()
     warn_of_outside(known, queries, answers.uninformed)
     report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", output.as_json)
 
 
-def _slopes(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
+def _gradients(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
     """Columns with the derivatives of the mean by each input."""
     if asking.given.get("consensus") == "average":
         raise InputError("--gradient is exact, and averages over neighbours are not: leave out --consensus average")
     given = {name: value for name, value in asking.given.items() if name in JOINT}
-    found = model.fleet.gradient(queries, **Together(asking.method, given).chosen)
-    if found.kinks.any():
-        where = int(found.kinks.any(axis=1).sum())
-        warn(f"at {where:,} points the mean has a kink, where data are: slopes there are the mean of both sides")
-    return {f"d_mean/d_{name}": found.gradient[:, d] for d, name in enumerate(model.inputs)}
+    result = model.fleet.gradient(queries, **JointAsking(asking.method, given).chosen)
+    if result.kinks.any():
+        count = int(result.kinks.any(axis=1).sum())
+        warn(f"at {count:,} points the mean has a kink, where data are: the gradient there is the mean of both sides")
+    return {f"d_mean/d_{name}": result.gradient[:, d] for d, name in enumerate(model.inputs)}
 
 
 def map_(
     *,
     model: options.MODEL,
-    out: MAP_OUT,
-    grid: GRID = "200x200",
-    box: MAP_BOX = None,
-    at: MAP_AT = None,
-    within: WITHIN = 0.5,
-    mask: MASK = None,
-    units: TARGET_UNITS = "",
+    out: Annotated[
+        Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
+    ],
+    grid: Annotated[str, typer.Option(help="Points along the two inputs.")] = "200x200",
+    box: Annotated[
+        list[float] | None,
+        typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(help="The values of other inputs, for example: --at depth=5 day=2021-01-05"),
+    ] = None,
+    within: Annotated[
+        float,
+        typer.Option(help="Leave out cells farther than this many length-scales from all observations; inf: none."),
+    ] = 0.5,
+    mask: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False
+        ),
+    ] = None,
+    units: Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")] = "",
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
@@ -181,7 +162,7 @@ def map_(
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
     chosen, status = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
-    answers = asked(known, cells.cells[chosen], asking, out, output.quiet)
+    answers = predictions(known, cells.cells[chosen], asking, out, output.quiet)
     picture = save_map(out, known, cells, answers, chosen, status, units)
     answers.kept.clear()
     far = np.asarray(kept & ~chosen)
@@ -204,8 +185,8 @@ def _grid_counts(grid: str) -> tuple[int, int]:
     """
     from fleetgp.fleet.maps import check_counts
 
-    found = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
-    first, second = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,18})\s*[xX×]\s*(\d{1,18})", grid.strip())
+    first, second = map(int, match.groups()) if match else (0, 0)
     if min(first, second) < 2:
         raise InputError(f"--grid must be like 200x100, two points or more along each input, got {grid!r}")
     return check_counts((first, second), f"--grid {grid.strip()}")
@@ -223,18 +204,20 @@ def _check_map_file(out: Path) -> None:
 def sample(
     model: options.MODEL,
     points: options.POINTS,
-    out: DRAWS_OUT,
+    out: Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")],
     reading: FILE_READING,
-    together: Together,
-    n: DRAWS = 10,
-    seed: DRAW_SEED = 0,
-    observed: OBSERVED = False,
+    joint: JointAsking,
+    n: Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)] = 10,
+    seed: Annotated[int, typer.Option(help="Of the draws: the same for the same.", min=0)] = 0,
+    observed: Annotated[
+        bool, typer.Option("--observed", help="Draws of observations, with noise, not of the field.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Draw whole fields from the joint posterior, at the points of a file.
 
-    Each draw is a field that the data allow: what hangs on several places together, such as a mean over an area or
-    the place of a maximum, has the distribution of its values over the draws.
+    Each draw is a field that the data allow. A quantity that depends on several places together, such as a mean over an
+    area or the place of a maximum, has the distribution of its values over the draws.
 
     [bold]Examples[/bold]
 
@@ -254,32 +237,29 @@ def sample(
     queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
     names = [f"draw_{k + 1}" for k in range(n)]
     refuse_clash(points, columns, names)
-    found = known.fleet.joint(queries, observed=observed, **together.chosen)
-    draws = found.sample(n, seed)
+    posterior = known.fleet.joint(queries, observed=observed, **joint.chosen)
+    draws = posterior.sample(n, seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     if table:
         write_columns(out, {**columns, **dict(zip(names, draws, strict=True))})
     else:
         with whole(out) as partial:
             _draws_dataset(known, queries, draws).to_netcdf(partial)
-    if found.jitter:
-        warn(f"a covariance needed jitter, up to {found.jitter:.1e}")
-    sent = sent_facts(found.ledger.by_kind())
-    told = [sent_line(sent, found.ledger.bytes)] if len(known.agents) > 1 else []
-    said = f"{found.method}: {n:,} draws at {len(queries):,} points."
+    if posterior.jitter:
+        warn(f"a covariance needed jitter, up to {posterior.jitter:.1e}")
     facts = {
         "out": str(out),
-        "method": found.method,
+        "method": posterior.method,
         "points": len(queries),
         "draws": n,
         "seed": seed,
         "of": "observation" if observed else "field",
-        "jitter": found.jitter,
-        "rounds": found.rounds,
-        "bytes": found.ledger.bytes,
-        "sent": sent,
+        "jitter": posterior.jitter,
+        "rounds": posterior.rounds,
+        **traffic_facts(posterior.ledger),
     }
-    emit(facts, said, *told, f"The draws are in {bold(out)}.", as_json=as_json)
+    said = f"{posterior.method}: {n:,} draws at {len(queries):,} points."
+    emit(facts, said, *traffic_lines(known, facts), f"The draws are in {bold(out)}.", as_json=as_json)
 
 
 def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
@@ -296,18 +276,22 @@ def suggest(
     candidates: options.POINTS,
     out: options.ANSWER_OUT,
     reading: FILE_READING,
-    together: Together,
-    n: PLACES = 1,
-    criterion: CRITERION = "variance",
-    agent: FOR_AGENT = None,
-    everyone: ALL_AGENTS = False,
+    joint: JointAsking,
+    n: Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)] = 1,
+    criterion: Annotated[
+        str, typer.Option(help="variance (where least is known) or mutual-information (what is most informative).")
+    ] = "variance",
+    agent: Annotated[
+        str | None, typer.Option(help="The agent that should go there, by name. (default: the first)")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Suggest where to measure next, among the candidates in a file.
 
-    Each place is chosen given that those before it are measured, so that they spread. The result has the rows of the
-    chosen candidates in their order, whose each is, and what it gains: by variance that of the field there, in squared
-    units of the target; by mutual-information nats.
+    Each place is chosen as if those before it were measured, so that places spread. The result has the rows of the
+    chosen candidates in their order, the agent of each, and its gain: with variance the variance of the field there, in
+    squared units of the target; with mutual-information nats.
 
     [bold]Examples[/bold]
 
@@ -323,44 +307,22 @@ def suggest(
     places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
     refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
     whose = None if everyone else agent_number(known, agent or known.agents[0])
-    found = known.fleet.suggest(whose, places, n, criterion=criterion, **together.chosen)
-    names = np.array(known.agents)[found.agents]
-    rows = {name: np.asarray(column)[found.indices] for name, column in columns.items()}
+    result = known.fleet.suggest(whose, places, n, criterion=criterion, **joint.chosen)
+    names = np.array(known.agents)[result.agents]
+    rows = {name: np.asarray(column)[result.indices] for name, column in columns.items()}
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_columns(out, {**rows, **dict(zip(SUGGESTION_COLUMNS, (names, found.gains), strict=True))})
+    write_columns(out, {**rows, **dict(zip(SUGGESTION_COLUMNS, (names, result.gains), strict=True))})
     table = plain_table("", "agent", *known.inputs, "gain")
-    for name, place, gain in zip(names, found.places, found.gains, strict=True):
+    for name, place, gain in zip(names, result.places, result.gains, strict=True):
         table.add_row(str(name), *(f"{value:.6g}" for value in place), f"{gain:.3g}")
     facts = {
         "out": str(out),
-        "method": found.method,
-        "criterion": found.criterion,
+        "method": result.method,
+        "criterion": result.criterion,
         "agents": names.tolist(),
-        "places": found.places.tolist(),
-        "candidates": found.indices.tolist(),
-        "gains": found.gains.tolist(),
-        "bytes": found.ledger.bytes,
-        "sent": (sent := sent_facts(found.ledger.by_kind())),
+        "places": result.places.tolist(),
+        "candidates": result.indices.tolist(),
+        "gains": result.gains.tolist(),
+        **traffic_facts(result.ledger),
     }
-    told = sent_line(sent, found.ledger.bytes)
-    emit(facts, table, *[told] * (len(known.agents) > 1), f"The places are in {bold(out)}.", as_json=as_json)
-
-
-@dataclass(frozen=True)
-class Together:
-    """Of the joint posterior."""
-
-    method: options.METHOD = None
-    given: Annotated[dict[str, Any], Given(PredictionOptions, JOINT)] = field(default_factory=dict)
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """As `Fleet.joint` takes them."""
-        return {"method": self.method, **options.for_predictor(self.method, self.given)}
-
-
-def agent_number(model: Model, agent: str) -> int:
-    """Of an agent, by its name."""
-    if agent not in model.agents:
-        raise unknown_name("agent", agent, model.agents)
-    return model.agents.index(agent)
+    emit(facts, table, *traffic_lines(known, facts), f"The places are in {bold(out)}.", as_json=as_json)

@@ -14,10 +14,9 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
-from fleetgp.cli.arguments import Given
-from fleetgp.cli.options import AGENT, FILE, LEVEL, Json, Output, Quiet, check_seconds
+from fleetgp.cli.arguments import Family
+from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, Json, Output, Quiet, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.cli.reading import TABLE_READING
 from fleetgp.cli.running import description_of, request
 from fleetgp.data.times import units_of_times
 from fleetgp.declarations import flag_of
@@ -25,7 +24,7 @@ from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
 from fleetgp.io.formats import Reading
 from fleetgp.options import RowOptions
-from fleetgp.prediction.predict import BLOCK
+from fleetgp.prediction.methods import BLOCK
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
 from fleetgp.units import readable_bytes, readable_seconds
@@ -43,7 +42,7 @@ REQUEST_NAME = re.compile(r"[\w-]{1,48}", re.ASCII)
 MAX_NUMBERS = 200_000
 #: Seconds between two attempts.
 RETRY_PAUSE = 0.5
-#: Seconds between two looks at how far the training is.
+#: Seconds between two requests for the progress of a training.
 POLL_PAUSE = 0.2
 
 
@@ -67,8 +66,8 @@ def ask(
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
     an observation of this agent), n_agents (how many took part), and uninformed (True where the answer is no better
-    than the prior); with --level 0.95 also low and high, between which 95 % of observations shall lie. If agents of the
-    fleet were not there, a column "missing_agents" names them.
+    than the prior); with --level 0.95 also low and high, between which 95% of observations should lie. If agents of the
+    fleet were absent, a column "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -148,9 +147,7 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
     if facts["status"] != "converged":
         warn(f"the answer is not final: {facts['status']}")
     if facts["models"] > 1:
-        warn(
-            f"the fleet trained in between: the answer is from {facts['models']} models, and what is told is the last's"
-        )
+        warn(f"the fleet trained in between: the answer is from {facts['models']} models; the last one is reported")
     ends = {block["trained"]["status"] for block in blocks} - {"converged"}
     if ends:
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
@@ -159,7 +156,7 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
         warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
     if facts["missing"]:
         absent = ", ".join(facts["missing"])
-        warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` tells which")
+        warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` shows which")
         known = [name for name in facts["missing"] if name in (facts["data_of"] or ())]
         if known:
             warn(f"what was known of {', '.join(known)} when the fleet last met is in the answer")
@@ -191,7 +188,7 @@ def observe(
     file: FILE,
     rows: Annotated[Path, typer.Argument(help="New rows, with the columns of the agents' files.", readable=False)],
     agent: AGENT,
-    missing: Annotated[dict[str, Any], Given(RowOptions, ("missing",))],
+    missing: Annotated[dict[str, Any], Family(RowOptions, ("missing",))],
     name: Annotated[
         str | None,
         typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
@@ -200,7 +197,7 @@ def observe(
     table: TABLE_READING,
     as_json: Json = False,
 ) -> None:
-    """Give an agent new observations. They count at once in predictions, and in the next training.
+    """Give an agent new observations. Predictions use them at once, and so does the next training.
 
     Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
     the same name, and counts once.
@@ -214,7 +211,7 @@ def observe(
     if name is not None and REQUEST_NAME.fullmatch(name) is None:
         raise InputError(f"--request must be 1 to 48 letters, digits, dashes and underscores, got {shortened(name)}")
     name = name or uuid.uuid4().hex
-    found = read_observations(
+    new_rows = read_observations(
         rows,
         inputs=description.inputs,
         target=description.target,
@@ -224,23 +221,22 @@ def observe(
         reading=Reading(**table),
         of_agent=True,
     )
-    if found.dropped:
-        warn(f"{rows}: {found.dropped} rows with missing values were dropped")
-    values = found.rows
+    if new_rows.dropped:
+        warn(f"{rows}: {new_rows.dropped} rows with missing values were dropped")
+    values = new_rows.rows
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
         f" {flag_of(option)} {shlex.quote(value)}" for option, value in {**missing, **table}.items()
     )
-    told = _send_rows(RowSender(description, agent, name, time.monotonic() + seconds), values, again)
-    text = f"{agent} has {told['rows']} new {'row' if told['rows'] == 1 else 'rows'}, {told['in_all']} in all."
-    if told["repeated"]:
-        text = (
-            f"{agent} has {told['in_all']} rows in all; {told['repeated']} of these {told['rows']} were there already."
-        )
-    emit({"agent": agent, **told, "request": name}, text, as_json=as_json)
+    counts = _send_rows(RowSender(description, agent, name, time.monotonic() + seconds), values, again)
+    new, total = counts["rows"], counts["in_all"]
+    text = f"{agent} has {new} new {'row' if new == 1 else 'rows'}, {total} in all."
+    if counts["repeated"]:
+        text = f"{agent} has {total} rows in all; {counts['repeated']} of these {new} were there already."
+    emit({"agent": agent, **counts, "request": name}, text, as_json=as_json)
 
 
 def _send_rows(sender: RowSender, values: Array, again: str) -> dict[str, int]:
-    """Send the rows. If that fails, say how many of them are safe and how to repeat it."""
+    """Send the rows. If that fails, the error has how many of them are safe and how to repeat the request."""
     try:
         return sender.send(values)
     except (NetworkError, InputError, KeyboardInterrupt) as error:
@@ -254,7 +250,7 @@ def _send_rows(sender: RowSender, values: Array, again: str) -> dict[str, int]:
 
 
 class RowSender:
-    """Sends rows to an agent, in parts NAME-0, NAME-1, ...; each again until it is acknowledged or the time is up.
+    """Sends rows to an agent, in parts NAME-0, NAME-1, ..., each repeated until it is acknowledged or time is up.
 
     deadline: on the monotonic clock.  kept: how many rows are acknowledged.
     """
@@ -270,20 +266,20 @@ class RowSender:
         repeated = in_all = 0
         for number, start in enumerate(range(0, len(values), size)):
             part = values[start : start + size].tolist()
-            told = self._send_part(part, f"{self._name}-{number}")
-            self.kept += told["rows"]
-            repeated += told["rows"] if told["repeated"] else 0
-            in_all = told["in_all"]
+            reply = self._send_part(part, f"{self._name}-{number}")
+            self.kept += reply["rows"]
+            repeated += reply["rows"] if reply["repeated"] else 0
+            in_all = reply["in_all"]
         return {"rows": self.kept, "repeated": repeated, "in_all": in_all}
 
     def _send_part(self, rows: list[list[float]], name: str) -> dict[str, Any]:
         while True:
             left = self._deadline - time.monotonic()
             try:
-                told: dict[str, Any] = request(
+                reply: dict[str, Any] = request(
                     self._description, self._agent, "observe", max(1.0, left), rows=rows, request=name
                 )
-                return told
+                return reply
             except NetworkError as error:
                 if time.monotonic() + RETRY_PAUSE >= self._deadline:
                     raise
@@ -297,8 +293,8 @@ def retrain(
     file: FILE,
     agent: AGENT,
     method: Annotated[str | None, typer.Option(help="A training method. (default: that of the file)")] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="Start anew instead of at the present estimates.")] = False,
-    seconds: Annotated[float, typer.Option(help="Give up waiting after this long; the fleet goes on.")] = 600.0,
+    cold: Annotated[bool, typer.Option("--cold", help="Start from scratch, not at the present estimates.")] = False,
+    seconds: Annotated[float, typer.Option(help="Give up waiting after this long; the fleet continues.")] = 600.0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -1,13 +1,17 @@
-"""fleetgp agent, up, down and status: the processes of a fleet."""
+"""fleetgp agent, up, down, status, watch and certs: the processes of a fleet, their page and their certificates."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
+import sys
 import threading
 import time
+import webbrowser
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +20,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fleetgp.cli.options import FILE, Json
+from fleetgp.cli.options import FILE, NO_OPEN, PORT, Json
 from fleetgp.cli.output import bold, emit, plain_table, warn
-from fleetgp.errors import FleetGPError, InputError, NetworkError
+from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
+from fleetgp.files import check_folder, whole
 from fleetgp.units import readable_bytes
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
     from fleetgp.operator.launch import Launched
+    from fleetgp.page.source import PageSource
 
 #: Seconds that detached agents may take until all can be reached.
 START_SECONDS = 60.0
@@ -47,7 +53,7 @@ def request(description: Description, agent: str, verb: str, seconds: float, **c
 
 
 def unreachable(file: Path, errors: Iterable[str]) -> NetworkError:
-    """The one error where no agent can be reached: why, if more is known than that nobody listens."""
+    """The error where no agent can be reached, with the reason if one is known."""
     from fleetgp.operator.client import why_unreachable
 
     why = [error for error in errors if "cannot be reached" not in error or why_unreachable(error)]
@@ -55,7 +61,7 @@ def unreachable(file: Path, errors: Iterable[str]) -> NetworkError:
 
 
 def notes_of_unreachable(errors: Mapping[str, str]) -> list[str]:
-    """Why agents cannot be reached, where more is known than that nobody listens; each reason once."""
+    """Known reasons why agents cannot be reached, each reason once."""
     from fleetgp.operator.client import why_unreachable
 
     agents: dict[str, list[str]] = {}
@@ -87,8 +93,8 @@ def agent(
 ) -> None:
     """Run one agent: find the neighbours, train with them, then answer, until it is stopped.
 
-    It logs one JSON document a line. Ctrl-C, SIGTERM and `fleetgp down` end it; started again, it goes on from its last
-    checkpoint and rejoins the others.
+    It logs one JSON document per line. Ctrl-C, SIGTERM and `fleetgp down` end it; started again, it continues from its
+    last checkpoint and rejoins the others.
 
     [bold]Example[/bold]
 
@@ -101,7 +107,7 @@ def agent(
     except FleetGPError as error:
         if log is not None or isinstance(error, InputError):
             raise
-        raise typer.Exit(1) from error  # the log has told it
+        raise typer.Exit(1) from error  # the log has it
 
 
 def up(
@@ -125,7 +131,7 @@ def up(
         write_example(file)
     description = description_of(file)
     _check_startable(file, description)
-    show = _LogLines(description)
+    show = LogPrinter(description)
 
     def end(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -163,7 +169,7 @@ def _check_startable(file: Path, description: Description) -> None:
     for number, one in enumerate(description.agents):
         if not description.data_of(number).exists():
             raise InputError(f"{description.data_of(number)}: there is no such file, which {one.name} needs")
-    running = [name for name, told in ask_all(description).items() if "agent" in told]
+    running = [name for name, state in ask_all(description).items() if "agent" in state]
     if running:
         idle = [name for name in description.names if name not in running]
         start = f", `fleetgp agent {file} --name {shlex.quote(idle[0])}` starts {idle[0]} alone" if idle else ""
@@ -192,21 +198,21 @@ def _stop_agents(launched: Launched) -> None:
         warn(f"{', '.join(killed)} did not stop and had to be killed")
 
 
-class _LogLines:
-    """Agents' log lines for people: when, who, what."""
+class LogPrinter:
+    """Prints agents' log lines for people: when, who, what."""
 
     def __init__(self, description: Description) -> None:
         self._width = max(len(name) for name in description.names)
         self._console = Console(stderr=True, highlight=False)
         self._lock = threading.Lock()
 
-    def __call__(self, name: str, told: dict[str, Any]) -> None:
+    def __call__(self, name: str, entry: dict[str, Any]) -> None:
         known = ("time", "level", "agent", "event")
-        rest = "  ".join(f"{key} {_short_value(value)}" for key, value in told.items() if key not in known)
-        colour = {"warning": "yellow", "error": "red"}.get(told.get("level", "info"), "default")
+        rest = "  ".join(f"{key} {_short_value(value)}" for key, value in entry.items() if key not in known)
+        colour = {"warning": "yellow", "error": "red"}.get(entry.get("level", "info"), "default")
         line = f"[dim]{time.strftime('%H:%M:%S')}[/dim] [bold]{name:<{self._width}}[/bold] "
         with self._lock:
-            self._console.print(f"{line}[{colour}]{escape(told['event'])}[/{colour}]  {escape(rest)}", soft_wrap=True)
+            self._console.print(f"{line}[{colour}]{escape(entry['event'])}[/{colour}]  {escape(rest)}", soft_wrap=True)
 
 
 def _short_value(value: Any) -> str:
@@ -237,8 +243,8 @@ def down(file: FILE, as_json: Json = False) -> None:
     left = stopped
     while left and time.monotonic() < deadline:
         time.sleep(STOP_POLL)
-        told = ask_all(description)
-        left = [name for name in stopped if "agent" in told[name]]
+        states = ask_all(description)
+        left = [name for name in stopped if "agent" in states[name]]
     ended = [name for name in stopped if name not in left]
     text = f"Stopped: {', '.join(ended) or 'none'}."
     if silent:
@@ -250,7 +256,7 @@ def down(file: FILE, as_json: Json = False) -> None:
 
 
 def status(file: FILE, as_json: Json = False) -> None:
-    """Show every agent that can be reached: what it does, what it estimates, whom it hears, what it sent.
+    """Show every agent that can be reached: what it does, what it estimates, which neighbours are up, what it sent.
 
     [bold]Example[/bold]
 
@@ -259,25 +265,25 @@ def status(file: FILE, as_json: Json = False) -> None:
     description = description_of(file)
     from fleetgp.operator.client import split_by, split_warning
 
-    told = ask_all(description)
+    states = ask_all(description)
     cuts = split_by(description)
-    facts = {"fleet": description.name, "digest": description.digest, "agents": told, "splitting_agents": cuts}
-    emit(facts, *status_lines(description, told), as_json=as_json)
+    facts = {"fleet": description.name, "digest": description.digest, "agents": states, "splitting_agents": cuts}
+    emit(facts, *status_lines(description, states), as_json=as_json)
     if cuts and not as_json:
         warn(split_warning(cuts))
-    if not any("agent" in state for state in told.values()):
-        raise unreachable(file, [state["error"] for state in told.values()])
+    if not any("agent" in state for state in states.values()):
+        raise unreachable(file, [state["error"] for state in states.values()])
 
 
-def status_lines(description: Description, told: dict[str, dict[str, Any]]) -> list[str | Table]:
-    """told: every agent's status, or its error."""
+def status_lines(description: Description, states: dict[str, dict[str, Any]]) -> list[str | Table]:
+    """states: every agent's status, or its error."""
     from fleetgp.operator.client import former_members
 
-    former = former_members(told, [name for name, state in told.items() if "agent" in state])
-    told = {name: state for name, state in told.items() if name not in former}
+    former = former_members(states, [name for name, state in states.items() if "agent" in state])
+    states = {name: state for name, state in states.items() if name not in former}
     table = plain_table(f"Fleet {description.name}", "agent", "phase", "neighbours up", "round", "rows", "sent", left=2)
     notes = []
-    for name, state in told.items():
+    for name, state in states.items():
         if "agent" not in state:
             reached = "cannot be reached" not in state["error"]
             table.add_row(name, f"[red]{'no answer' if reached else 'unreachable'}[/red]", "", "", "", "")
@@ -285,28 +291,28 @@ def status_lines(description: Description, told: dict[str, dict[str, Any]]) -> l
         links = state["neighbours"]
         up = sum(how == "up" for how in links.values())
         colour = "green" if up == len(links) else "red"
-        heard = f"[{colour}]{up} of {len(links)}[/{colour}]"
+        linked = f"[{colour}]{up} of {len(links)}[/{colour}]"
         sent = readable_bytes(state["bytes"])
-        table.add_row(name, state["phase"], heard, str(state["round"]), f"{state['rows']:,}", sent)
+        table.add_row(name, state["phase"], linked, str(state["round"]), f"{state['rows']:,}", sent)
         notes += _agent_notes(name, state, description)
-    errors = {name: state["error"] for name, state in told.items() if "agent" not in state}
+    errors = {name: state["error"] for name, state in states.items() if "agent" not in state}
     notes += [f"[red]{escape(note)}[/red]" for note in notes_of_unreachable(errors)]
-    parts = {tuple(state["members"]) for state in told.values() if state.get("members")}
+    parts = {tuple(state["members"]) for state in states.values() if state.get("members")}
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
     if former:
         notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
-    return [table, *_estimates(description, told), *notes]
+    return [table, *_estimates(description, states), *notes]
 
 
-def _estimates(description: Description, told: dict[str, dict[str, Any]]) -> list[str]:
+def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> list[str]:
     """The hyperparameters, once for all agents that have the same four digits."""
     holders: dict[str, list[str]] = {}
-    for name, state in told.items():
+    for name, state in states.items():
         if state.get("theta"):
             values = zip(description.parameters, state["theta"].values(), strict=True)
             holders.setdefault(", ".join(f"{label} {value:.4g}" for label, value in values), []).append(name)
-    everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(told)
+    everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(states)
     return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]
 
 
@@ -325,3 +331,158 @@ def _agent_notes(name: str, state: dict[str, Any], description: Description) -> 
     if trained is not None and trained["status"] != "converged":
         notes.append(f"[yellow]{name}: its training ended by {trained['status']}, not by agreement.[/yellow]")
     return notes
+
+
+def watch(
+    file: FILE,
+    port: PORT = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen. Beyond this machine viewers must type a token.")
+    ] = "127.0.0.1",
+    share: Annotated[
+        float, typer.Option(help="The part of the fleet's time and bytes that maps may cost, up to 1.")
+    ] = 0.05,
+    no_open: NO_OPEN = False,
+    save: Annotated[Path | None, typer.Option(help="When it ends, save the page as one HTML file.")] = None,
+) -> None:
+    """Show a running fleet in the browser: its map, who is there, what happens. Ctrl-C ends the page, not the fleet.
+
+    [bold]The five example boats[/bold]
+
+    [cyan]fleetgp up boats/fleet.toml --example --detach[/cyan]
+
+    [cyan]fleetgp watch boats/fleet.toml[/cyan]
+    """
+    description = description_of(file)
+    check_page()
+    from fleetgp.page.watch import Watch
+
+    if not 0.0 < share <= 1.0:
+        raise InputError(f"expected --share above 0 and up to 1, got {share:g}")
+    # Whoever may use the page acts as the operator: with certificates that is not everybody on this machine.
+    show(Watch(description, share=share), host, port, guarded=description.secured, no_open=no_open, save=save)
+
+
+def check_page() -> None:
+    """One clear error where the extra is missing."""
+    try:
+        import starlette
+        import uvicorn
+    except ModuleNotFoundError as error:
+        raise InputError(f'the page needs {error.name}: pip install "fleetgp[page]"') from error
+    del starlette, uvicorn
+
+
+def show(
+    source: PageSource,
+    host: str,
+    port: int | None,
+    *,
+    guarded: bool = False,
+    no_open: bool = False,
+    save: Path | None = None,
+) -> None:
+    """Serve a page until Ctrl-C."""
+    from fleetgp.page.server import PageServer, saved_page
+
+    if save is not None:
+        check_folder(save.parent)
+    with ExitStack() as stack:
+        stack.callback(_leave)
+        server = PageServer(source, host, port, guarded=guarded)
+        stack.callback(server.close)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _end)
+        source.start()
+        stack.callback(source.close)
+        server.start()
+        token = [f"Viewers type this token: {bold(server.token)}"] if server.token else []
+        emit({}, f"The page is at {bold(server.address)} (Ctrl-C ends it).", *token, as_json=False)
+        if server.token and not guarded:
+            warn("what the page shows crosses the network as it is: use it among people you trust, or over SSH")
+        if not no_open and not server.token:
+            webbrowser.open(server.address)
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            if save is not None:
+                with whole(save) as partial:
+                    partial.write_text(saved_page(source), encoding="utf-8")
+                emit({}, f"The page is saved in {bold(save)}.", as_json=False)
+
+
+def _leave() -> None:
+    """End the process at once if a thread hangs in a session with a dead agent: Python would wait for it."""
+    if sys.exc_info()[0] is None and any(thread.name.startswith("page") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _end(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def certs(
+    folder: Annotated[Path, typer.Argument(help="Where authority and certificates go; or a fleet.toml with \\[tls].")],
+    agents: Annotated[
+        list[str] | None, typer.Option(help="The agents' names, for example: --agents auv1 auv2 auv3")
+    ] = None,
+    hosts: Annotated[
+        list[str] | None, typer.Option(help="Where they can be reached: addresses or names. (default: this machine)")
+    ] = None,
+    days: Annotated[int, typer.Option(help="How long the certificates are valid.", min=1, max=36_500)] = 365,
+    as_json: Json = False,
+) -> None:
+    """Make a fleet's authority, and a certificate for each agent and for the operator.
+
+    The authority is made once and kept; its key signs further agents and stays where it is. An agent gets three files:
+    authority.crt, NAME.crt and NAME.key. The operator, who asks the agents, gets authority.crt, operator.crt and
+    operator.key. From a fleet.toml, names and hosts are read; its \\[tls] must name a folder.
+
+    [bold]Examples[/bold]
+
+    [cyan]fleetgp certs keys/ --agents auv1 auv2 auv3 --hosts 10.0.0.1 10.0.0.2 10.0.0.3[/cyan]
+
+    [cyan]fleetgp certs fleet.toml[/cyan]
+    """
+    from fleetgp.agent.certificates import check_name, make_certificate
+    from fleetgp.network.zenoh.session import OPERATOR
+
+    if folder.suffix == ".toml":
+        if agents or hosts:
+            raise InputError("names and hosts come from the fleet.toml: leave out --agents and --hosts")
+        folder, wanted = _tls_of(folder)
+    elif agents:
+        if len(set(agents)) < len(agents) or OPERATOR in agents:
+            raise InputError(f"agents must have different names, none of them {OPERATOR!r}, got {shortened(agents)}")
+        for name in agents:
+            check_name(name)
+        places = tuple(hosts) if hosts else ("127.0.0.1", "localhost")
+        wanted = dict.fromkeys(agents, places)
+    else:
+        raise InputError("give --agents, or a fleet.toml in place of the folder")
+    issued = {agent: make_certificate(folder, agent, hosts=places, days=days) for agent, places in wanted.items()}
+    operator = make_certificate(folder, OPERATOR, hosts=("localhost",), days=days)
+    emit(
+        {
+            "authority": str(operator.authority),
+            "certificates": {agent: str(own.certificate) for agent, own in {**issued, OPERATOR: operator}.items()},
+        },
+        f"{len(issued)} certificates and the operator's, valid for {days} days, are in {bold(folder)}.",
+        "Keep [bold]authority.key[/bold] off the agents; each gets authority.crt and its own two files.",
+        as_json=as_json,
+    )
+
+
+def _tls_of(file: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    """The folder of a description's certificates, and the hosts of every agent."""
+    description = description_of(file)
+    folder = description.tls_folder
+    if folder is None:
+        raise InputError(f'{file}: it has no [tls] with a folder: add [tls] and folder = "keys"')
+    hosts: dict[str, tuple[str, ...]] = {}
+    for agent in description.agents:
+        host = agent.endpoint.split("/", 1)[1].rsplit(":", 1)[0].strip("[]")
+        hosts[agent.name] = (host,)
+    return folder, hosts

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray, order_by_place
 
@@ -55,7 +55,7 @@ def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) 
     """
     width = np.where(high > low, high - low, 1.0)
     centres = np.random.default_rng(seed).random((cells, inputs.shape[1]))
-    return np.asarray(cKDTree(centres).query((inputs - low) / width)[1])
+    return np.asarray(scipy.spatial.cKDTree(centres).query((inputs - low) / width)[1])
 
 
 def hidden(pieces: IntArray, fold: int, folds: int = FOLDS) -> BoolArray:

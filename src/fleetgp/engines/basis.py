@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from scipy.fft import dct
+import scipy
 from scipy.linalg import lapack, solve_triangular
 
 from fleetgp.arrays import Array, IntArray
@@ -59,7 +59,7 @@ def polynomials(positions: Array, count: int) -> Array:
 def coefficients(values: Array) -> Array:
     """Values of a function of two variables on the nodes, (p, p) -> its Chebyshev coefficients."""
     count = len(values)
-    both = dct(dct(values, axis=0), axis=1) / count**2
+    both = scipy.fft.dct(scipy.fft.dct(values, axis=0), axis=1) / count**2
     both[0] *= 0.5
     both[:, 0] *= 0.5
     return np.asarray(both, dtype=float)

@@ -33,13 +33,16 @@ from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.moments.engine import MomentsEngine, SumsEngine
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS, VecchiaEngine
-from fleetgp.errors import InputError, NumericalError, check_name
+from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import share
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
+from fleetgp.registry import Registry
 
-ENGINES = ("auto", "dense", "moments", "vecchia")
+#: Of an agent's data, a kernel, and the agent's number for messages, an engine; and whether it is one for them.
+Make = Callable[[Observations, Kernel, int | None], Engine]
+Applies = Callable[[Observations, Kernel], bool]
 #: What "auto" means with a kernel that every engine can have. The tests set another.
 AUTO = "auto"
 Result = TypeVar("Result")
@@ -70,27 +73,59 @@ def tolerance(size: int) -> float:
 
 
 class OtherEngine(str):
-    """The name of an engine in whose place another one is used, made by `make(data, kernel, agent)`.
+    """The name of an engine, with how it is made. applies: see `register_engine`."""
 
-    That engine must answer for all data. It serves to count what agents send where the answers do not matter.
-    """
-
-    make: Callable[[Observations, Kernel, int | None], Engine]
+    make: Make
+    applies: Applies | None
 
     @classmethod
-    def of(cls, name: str, make: Callable[[Observations, Kernel, int | None], Engine]) -> OtherEngine:
-        found = cls(name)
-        found.make = make
-        return found
+    def of(cls, name: str, make: Make, applies: Applies | None = None) -> OtherEngine:
+        engine = cls(name)
+        engine.make, engine.applies = make, applies
+        return engine
 
 
-def check_engine_name(engine: str) -> None:
-    check_name("engine", engine, ENGINES)
+#: By name; None for those that an `Expert` has itself.
+ENGINES: Registry[OtherEngine | None] = Registry("engine", dict.fromkeys(("auto", "dense", "moments", "vecchia")))
+
+
+def register_engine(name: str, make: Make, applies: Applies | None = None) -> None:
+    """Add an engine: a way to compute the Gaussian process of one agent's data.
+
+    From then on `train`, `predict`, the command line and a fleet.toml take its name for `engine`.
+
+    name: letters, digits, "_", "-" and ".".
+    make: of an agent's data, a kernel, and the agent's number for error messages, an `Engine`; a subclass of
+        `DataEngine` is such a function. The engine must answer for all data and every theta that has an answer.
+    applies: whether "auto" may choose it, for some data and a kernel; then it does where `cost` is the lowest, and
+        where the `error` of an evaluation is as small as that of our own engines. None: only who names it gets it.
+
+    >>> import fleetgp as fg
+    >>> from fleetgp.engines import DenseEngine, register_engine
+    >>> class Plain(DenseEngine):
+    ...     name = "plain"
+    >>> register_engine("plain", Plain)
+    >>> fg.Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]).predict([[0.5]], engine="plain").mean.round(2)
+    array([1.5])
+    """
+    ENGINES.add(name, OtherEngine.of(name, make, applies))
+
+
+def other_engine(engine: str) -> OtherEngine | None:
+    """The engine of this name if it is none of ours."""
+    return engine if isinstance(engine, OtherEngine) else ENGINES[engine]
+
+
+def may_be_another(engine: str) -> bool:
+    """Whether evaluations with this choice may come from an engine that is none of ours."""
+    if other_engine(engine) is not None:
+        return True
+    return engine == "auto" and any(other is not None and other.applies is not None for other in ENGINES.values())
 
 
 def check_engine(engine: str, kernel: Kernel) -> None:
     """One clear error for an engine that there is not, or not with this kernel."""
-    check_engine_name(engine)
+    ENGINES.check(engine)
     if engine == "moments" and kernel.noise_model.differs:
         raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
     if engine == "moments" and not kernel.has_moments:
@@ -103,7 +138,7 @@ def check_engine(engine: str, kernel: Kernel) -> None:
 class Expert:
     """One agent's GP.
 
-    engine: "dense"; "vecchia", approximately, each observation given its `neighbours` nearest earlier ones; "moments",
+    engine: "dense"; "vecchia", approximately, each observation given its n_neighbours nearest earlier ones; "moments",
         wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
         two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
         posterior says which it came from.
@@ -116,19 +151,21 @@ class Expert:
         kernel: Kernel,
         agent: int | None,
         engine: str = "auto",
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
         *,
         moments: bool = True,
     ) -> None:
         check_engine(engine, kernel)
-        self._settings: tuple[Any, ...] = (kernel, agent, engine, neighbours, moments)
-        self._other = engine.make(data, kernel, agent) if isinstance(engine, OtherEngine) else None
+        self._settings: tuple[Any, ...] = (kernel, agent, engine, n_neighbours, moments)
+        other = other_engine(engine)
+        self._other = None if other is None else other.make(data, kernel, agent)
+        self._offers = _offers(data, kernel, agent) if engine == "auto" and other is None else []
         smooth = kernel.has_moments and self._other is None
         if engine == "auto" and smooth:
             engine = AUTO
         self.agent = agent
         self._dense = DenseEngine(data, kernel, agent)
-        self._vecchia = VecchiaEngine(data, kernel, agent, neighbours)
+        self._vecchia = VecchiaEngine(data, kernel, agent, n_neighbours)
         certified = smooth and moments and engine in ("auto", "moments")
         self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
@@ -160,21 +197,21 @@ class Expert:
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
-        kernel, agent, engine, neighbours, moments = self._settings
+        kernel, agent, engine, n_neighbours, moments = self._settings
         if self.large and self._moments is None:
             engine = "vecchia"
-        return Expert(self.data.rows(rows), kernel, agent, engine, neighbours, moments=moments)
+        return Expert(self.data.rows(rows), kernel, agent, engine, n_neighbours, moments=moments)
 
     def reobserved(self, data: Observations) -> Expert:
         """The GP of the same places with other values, and another noise of them."""
-        kernel, agent, engine, neighbours, moments = self._settings
-        found = Expert(data, kernel, agent, engine, neighbours, moments=moments)
+        kernel, agent, engine, n_neighbours, moments = self._settings
+        found = Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
         found._vecchia = self._vecchia.reobserved(data)
         return found
 
     def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
-        for engine in (self._dense, self._vecchia, self._moments, self._other):
+        for engine in (self._dense, self._vecchia, self._moments, self._other, *self._offers):
             if engine is not None:
                 engine.grow(data)
 
@@ -182,6 +219,7 @@ class Expert:
         """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
         differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
         """
+        self._vecchia.settle(log_theta)
         if self._engine == "auto" and self._moments is not None and self.large:
             harder = log_theta.copy()
             harder[:-2] -= ROOM
@@ -207,6 +245,11 @@ class Expert:
         """
         if self._settled is not None:
             return [self._settled]
+        ours = self._ours(theta)
+        cheaper = [engine for engine in self._offers if engine.cost(theta) < ours[0].cost(theta)]
+        return [*sorted(cheaper, key=lambda engine: engine.cost(theta)), *ours] if cheaper else ours
+
+    def _ours(self, theta: Array) -> Sequence[Engine]:
         last = self.always
         if self._moments is None or (self._engine == "auto" and self.size < FEW):
             return [last]
@@ -257,6 +300,12 @@ class Expert:
     def error_estimate(self, log_theta: Array) -> float:
         """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""
         return self._vecchia.error_estimate(log_theta)
+
+
+def _offers(data: Observations, kernel: Kernel, agent: int | None) -> list[Engine]:
+    """The engines of other packages that say that they are for these data and this kernel."""
+    others = [other for other in ENGINES.values() if other is not None and other.applies is not None]
+    return [other.make(data, kernel, agent) for other in others if other.applies and other.applies(data, kernel)]
 
 
 def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | NumericalError]:
@@ -384,7 +433,7 @@ def refuse_rough(kernel: Kernel, engine: str) -> None:
             f"dec-full-gp needs the squared exponential, whose data have moments, got the kernel {kernel.name!r}: "
             f'use kernel="se", or {INSTEAD}'
         )
-    if engine in ("dense", "vecchia"):
+    if engine not in ("auto", "moments"):
         raise InputError(
             f"dec-full-gp knows the data of all agents by their moments alone, and the {engine} engine needs the data: "
             f'use engine="auto", or {INSTEAD}'

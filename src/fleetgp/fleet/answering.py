@@ -17,7 +17,7 @@ from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.data.holdout import FOLDS
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
-from fleetgp.engines.expert import Expert, check_engine_name
+from fleetgp.engines.expert import ENGINES, Expert
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, NumericalError, warn
 from fleetgp.fleet.privacy import predictor_of, refuse_private
@@ -33,14 +33,11 @@ from fleetgp.prediction import (
     PredictionMethod,
     PredictionOptions,
 )
+from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.gradient import answer_gradients
-from fleetgp.prediction.joint import answer_jointly
-from fleetgp.prediction.methods import prediction_method, refuse_foreign
-from fleetgp.prediction.predict import agree_on, answer_in_blocks
+from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method, refuse_foreign
 from fleetgp.prediction.results import Gradient, Joint
-from fleetgp.prediction.task import Agreed, Earlier, agreement_key
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates
 
@@ -86,7 +83,8 @@ class Asked:
 
     conditioned: Conditioned
     view: View
-    given: tuple[PredictionMethod, Array, PredictionOptions, Agreed]
+    units: Array
+    given: tuple[PredictionMethod, Array, PredictionOptions, SharedState]
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ class HostedAnswers:
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
         """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
         options = PredictionOptions(seed=self.source.seed)
-        made = self.agreed.get(agreement_key(prediction_method("dec-full-gp"), options))
+        made = self.agreed.get(prediction_method("dec-full-gp").agreement_key(options))
         return None if made is None or made.value.moments is None else (made.value.moments, made.rows)
 
     def blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -128,21 +126,21 @@ class HostedAnswers:
         asked = self._asked(network, question)
         given: dict[str, Any] = {"observed": question.observed, "done": question.done, "to": question.to}
         given["calibration"] = question.calibration
-        found = answer_in_blocks(asked.conditioned, network, *asked.given, **given)
-        return _told(found, told_units(self.source, asked.view))
+        found = predict_in_blocks(asked.conditioned, network, *asked.given, **given)
+        return _told(found, asked.units)
 
     def joint(self, network: Network, question: Question) -> Joint:
         """At all queries together."""
         asked = self._asked(network, question)
         given: dict[str, Any] = {"observed": question.observed, "to": question.to, "calibration": question.calibration}
-        with retold(units=told_units(self.source, asked.view)):
-            return answer_jointly(asked.conditioned, network, *asked.given, **given)
+        with retold(units=asked.units):
+            return joint(asked.conditioned, network, *asked.given, **given)
 
     def gradient(self, network: Network, question: Question) -> Gradient:
         """By the inputs as they are given."""
         asked = self._asked(network, question)
-        with retold(units=told_units(self.source, asked.view)):
-            found = answer_gradients(asked.conditioned, network, *asked.given, to=question.to)
+        with retold(units=asked.units):
+            found = gradient(asked.conditioned, network, *asked.given, to=question.to)
         change = asked.view.coordinates.jacobian(question.queries)
         spread, kinks = found.covariance, found.kinks
         return replace(
@@ -158,16 +156,15 @@ class HostedAnswers:
         source, kept = self.source, ("model", row.decentralized)
         view, theta = self._once(network, kept, lambda _: agree_on_model(network, source, row, self._options))
         conditioned = self._at(row.decentralized, view, theta)
-        agreed = Agreed()
+        agreed, units = SharedState(), conditioned.units * told_units(source, view)
         if len(queries):
-            key = agreement_key(row, options)
 
-            def agree_since(made: Made | None) -> Agreed:
-                return agree_on(conditioned, network, row, options, self._earlier(network, row, made))
+            def agree_since(made: Made | None) -> SharedState:
+                return row.agree(network, conditioned, options, self._earlier(network, row, made))
 
-            with retold(units=told_units(source, view), names=source.names):
-                agreed = self._once(network, key, agree_since, of_rows=True)
-        return Asked(conditioned, view, (row, view.coordinates.places(queries), options, agreed))
+            with retold(units=units, names=source.names):
+                agreed = self._once(network, row.agreement_key(options), agree_since, of_rows=True)
+        return Asked(conditioned, view, units, (row, view.coordinates.places(queries), options, agreed))
 
     def _once(
         self, network: Network, key: object, make: Callable[[Made | None], Found], *, of_rows: bool = False
@@ -186,15 +183,15 @@ class HostedAnswers:
         network.round += known.rounds
         return cast(Found, known.value)
 
-    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> Earlier | None:
+    def _earlier(self, network: Network, method: PredictionMethod, made: Made | None) -> PreviousState | None:
         """What the agents hold of what a method needs: from their last agreement, or from the training."""
         source = self.source
         exact = method.rule == "full-gp" and source.central != method.decentralized  # who has the moments?
         if made is None and source.moments is not None and exact:
-            made = Made(Agreed(moments=source.moments), 0, source.trained)
+            made = Made(SharedState(moments=source.moments), 0, source.trained)
         if made is None:
             return None
-        return Earlier(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
+        return PreviousState(made.value, [made.rows[i] for i in network.hosted], made.rows == source.rows)
 
     def _at(self, decentralized: bool, view: View, theta: Array) -> Conditioned:
         """The hosted agents at this model."""
@@ -203,7 +200,7 @@ class HostedAnswers:
             thetas = np.tile(theta, (len(source.shards), 1))
             shards = source.shards.moved(view.coordinates)
             self._conditioned[decentralized] = self._conditioner.condition(
-                shards, source.kernel, thetas, view.scaling, options.engine, options.neighbours
+                shards, source.kernel, thetas, view.scaling, options.engine, options.n_neighbours
             )
         return self._conditioned[decentralized]
 
@@ -252,7 +249,7 @@ def _generalized(
     shards, dimension = source.shards, source.shards.dimension
     scaled = theta / np.exp(scaling.shift(source.kernel.units(dimension)))
     pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
-    experts = [Expert(own, source.kernel, i, options.engine, options.neighbours) for own, i in pairs]
+    experts = [Expert(own, source.kernel, i, options.engine, options.n_neighbours) for own, i in pairs]
     thetas = np.tile(scaled, (len(experts), 1))
     if source.kernel.noise_model.robust:
         experts = reweighed_experts(experts, np.log(thetas))
@@ -282,7 +279,7 @@ def calibrate(
     max_rows: int = 300,
     seed: int | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     eta: Eta | None = None,
     consensus: Consensus | None = None,
     rounds: int | None = None,
@@ -292,7 +289,7 @@ def calibrate(
 
     Agents hide rows of theirs, five times another fifth; the fleet predicts them from the rest, with the present theta;
     each agent sees how far off the predictions of its own rows are, and the fleet adds up. The result stays on the
-    fleet as `calibration`, and `predict` by this method with the same eta and neighbours has its factor in the
+    fleet as `calibration`, and `predict` by this method with the same eta and n_neighbours has its factor in the
     deviations: of an observation, for which it was found, and of f alike (`factor` of the prediction says so).
     Predictions by other methods are as they were, and warn. After a training, new observations or with another theta
     there is none.
@@ -310,7 +307,7 @@ def calibrate(
         fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every agent
         carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
     seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
-    engine, neighbours, eta, consensus, rounds, tol: as in `predict`.
+    engine, n_neighbours, eta, consensus, rounds, tol: as in `predict`.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(400, seed=1)
@@ -324,8 +321,14 @@ def calibrate(
     True
     """
     row = predictor_of(fleet.private, method)
-    check_engine_name(engine)
-    given: dict[str, Any] = {"eta": eta, "consensus": consensus, "rounds": rounds, "tol": tol, "neighbours": neighbours}
+    ENGINES.check(engine)
+    given: dict[str, Any] = {
+        "eta": eta,
+        "consensus": consensus,
+        "rounds": rounds,
+        "tol": tol,
+        "n_neighbours": n_neighbours,
+    }
     refuse_foreign(row, {**given, "engine": None if engine == "auto" else engine})
     refuse_private(row, fleet.private, fleet.kernel, engine, min(fleet.data.counts) // FOLDS)
     if fleet.private is not None and fleet.coordinates.name == "sphere":

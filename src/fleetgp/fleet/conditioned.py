@@ -25,9 +25,7 @@ from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
-from fleetgp.prediction.gradient import check_gradient
-from fleetgp.prediction.joint import check_joint
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.methods import check_joint, refuse_foreign
 from fleetgp.prediction.results import joined
 from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, column_names
 
@@ -110,7 +108,7 @@ class ConditionedFleet:
         self,
         source: Source,
         engine: str = "auto",
-        neighbours: int | None = None,
+        n_neighbours: int | None = None,
         conditioner: Conditioner | None = None,
         backend: Backend = IN_PROCESS,
         calibration: Calibration | None = None,
@@ -118,7 +116,7 @@ class ConditionedFleet:
     ) -> None:
         """before: the one in whose place this is. If only rows have come since, what was agreed on is taken over."""
         self.source, self.calibration = source, calibration
-        self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "neighbours": neighbours})
+        self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "n_neighbours": n_neighbours})
         grown = before is not None and before._options == self._options and source.grown_from(before.source)
         self._answers: Answers = backend.answers(
             source, self._options, conditioner, before._answers if before is not None and grown else None
@@ -135,9 +133,9 @@ class ConditionedFleet:
         hosted = getattr(self._answers, "hosted", None)
         return None if hosted is None else hosted.last_moments
 
-    def same(self, source: Source, engine: str, neighbours: int | None) -> bool:
+    def same(self, source: Source, engine: str, n_neighbours: int | None) -> bool:
         """Whether this is the fleet with these data, this model and these engines."""
-        asked = self._options.changed({"engine": engine, "neighbours": neighbours})
+        asked = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
         return asked == self._options and self.source.same(source)
 
     def predict(
@@ -152,13 +150,13 @@ class ConditionedFleet:
         tol: float | None = None,
         eta: Eta | None = None,
         beta: Beta | None = None,
-        neighbours: int | None = None,
+        n_neighbours: int | None = None,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
         points = check_queries(queries, self.source)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given |= {"neighbours": neighbours, "beta": beta}
+        given |= {"n_neighbours": n_neighbours, "beta": beta}
         blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
         answer = joined([found for _, found in blocks])
         unfinished = (
@@ -195,11 +193,11 @@ class ConditionedFleet:
         observed: bool = False,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        neighbours: int | None = None,
+        n_neighbours: int | None = None,
         seed: int | None = None,
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
         found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
         self._warn_of_outside(self.checked(queries), found.uninformed)
         return found
@@ -222,13 +220,13 @@ class ConditionedFleet:
         *,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        neighbours: int | None = None,
+        n_neighbours: int | None = None,
         seed: int | None = None,
     ) -> Gradient:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
-        given = {"eta": eta, "neighbours": neighbours, "seed": seed}
+        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
-        check_gradient(question.method, len(self.source.shards))
+        question.method.check_gradient(len(self.source.shards))
         with retold(names=self.source.names):
             found = self._answers.gradient(question)
         found.ledger.labels = self.source.labels
@@ -253,8 +251,8 @@ class ConditionedFleet:
         row = predictor_of(self.source.private, method)
         refuse_foreign(row, given)
         refuse_private(row, self.source.private, self.source.kernel, self.engine, self.source.fewest_rows)
-        if given.get("neighbours") is not None and row.rule != "nearest":
-            raise InputError("neighbours is of the engine that this fleet is conditioned with: give it to condition")
+        if given.get("n_neighbours") is not None and row.rule != "nearest":
+            raise InputError("n_neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, self.source.labels)
         calibration = self.calibration

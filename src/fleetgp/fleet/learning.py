@@ -126,7 +126,7 @@ def train(
     fixed: Mapping[str, float] | None = None,
     seed: int | None = None,
     engine: str | None = None,
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     progress: bool | Listener = False,
 ) -> Fit:
     """Agree on the hyperparameters; the result stays on the fleet as `last_fit` and, unless it diverged, `theta`.
@@ -161,7 +161,7 @@ def train(
     refuse_private(row, fleet.private, rows=min(fleet.data.counts))
     _take_default_kernel(fleet, row, preset)
     given: dict[str, Any] = {"rounds": rounds, "tol": tol, "seconds": seconds, "noise_floor": noise_floor}
-    given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "neighbours": neighbours}
+    given |= {"rho": rho, "kappa": kappa, "lipschitz": lipschitz, "engine": engine, "n_neighbours": n_neighbours}
     given |= {"nested": nested, "step": step, "nested_iterations": nested_iterations}
     options = options_of(fleet, row, theta0, seed, bounds, priors, fixed, preset, **given)
     with listening(progress) as listener, passes_told_to(listener):
@@ -184,7 +184,7 @@ def trainer(
     """A training that you step yourself, round by round; the fleet's `last_fit` and `theta` stay as they are.
 
     bounds, priors, fixed: as in `train`.
-    options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and neighbours, as
+    options: tol, rho, kappa, lipschitz, nested, step, nested_iterations, noise_floor, engine and n_neighbours, as
         in `train`.
         full-gp, fact-gp and g-fact-gp have no single steps.
     """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.engines.expert import check_engine_name
+from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError
 from fleetgp.fleet.answering import current_calibration
@@ -43,7 +43,7 @@ def predict(
     *,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     consensus: Consensus | None = None,
     rounds: int | None = None,
     tol: float | None = None,
@@ -78,8 +78,8 @@ def predict(
     agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent is told. Without it
         every agent gets the answer: `means` and `variances` have them all.
     seed: draws the samples of grBCM, per agent, and the start of dec-npae-star; without it the fleet's.
-    engine, neighbours: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no
-        input, even where the inputs would be shorter. With dec-nearest neighbours is how many observations of the
+    engine, n_neighbours: as in `train`. With "dense" NPAE sends the agents' inputs; else a vector per query, and no
+        input, even where the inputs would be shorter. With dec-nearest n_neighbours is how many observations of the
         whole fleet answer a query (30).
 
     An option that the method does not have is refused.
@@ -87,36 +87,36 @@ def predict(
     next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
     Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
     """
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     refuse_foreign(row, {"engine": None if engine == "auto" else engine})
     nearest = row.rule == "nearest"
-    conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
+    conditioned = conditioned_now(fleet, theta, engine, None if nearest else n_neighbours)
     given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-    given |= {"neighbours": neighbours if nearest else None, "beta": beta}
+    given |= {"n_neighbours": n_neighbours if nearest else None, "beta": beta}
     return conditioned.predict(queries, row.name, observed=observed, agent=agent, **given)
 
 
 def conditioned_now(
-    fleet: Fleet, theta: Sequence[float] | Array | None, engine: str, neighbours: int | None
+    fleet: Fleet, theta: Sequence[float] | Array | None, engine: str, n_neighbours: int | None
 ) -> ConditionedFleet:
     """The fleet as it is, conditioned: the same as before, unless something has changed."""
     source = source_of(fleet, theta, fleet._trained)
-    if fleet._conditioned is None or not fleet._conditioned.same(source, engine, neighbours):
+    if fleet._conditioned is None or not fleet._conditioned.same(source, engine, n_neighbours):
         fleet._conditioned = ConditionedFleet(
-            source, engine, neighbours, fleet._conditioner, fleet._backend, before=fleet._conditioned
+            source, engine, n_neighbours, fleet._conditioner, fleet._backend, before=fleet._conditioned
         )
     fleet._conditioned.calibration = current_calibration(fleet, theta)
     return fleet._conditioned
 
 
 def condition(
-    fleet: Fleet, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", neighbours: int | None = None
+    fleet: Fleet, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", n_neighbours: int | None = None
 ) -> ConditionedFleet:
     """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
 
     It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine
-    and neighbours.
+    and n_neighbours.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -127,7 +127,7 @@ def condition(
     (True, True)
     """
     source, how = source_of(fleet, theta, fleet._trained), current_calibration(fleet, theta)
-    return ConditionedFleet(source, engine, neighbours, backend=fleet._backend, calibration=how)
+    return ConditionedFleet(source, engine, n_neighbours, backend=fleet._backend, calibration=how)
 
 
 def earlier_moments(fleet: Fleet) -> tuple[FleetMoments, tuple[int, ...]] | None:
@@ -153,7 +153,7 @@ def joint(
     agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     eta: Eta | None = None,
     seed: int | None = None,
 ) -> Joint:
@@ -171,7 +171,7 @@ def joint(
 
     observed: the covariance of observations instead of f, with the noise of the agent that asks on its diagonal.
     agent: who asks, by its number or its name: along the tree no other agent is told.
-    theta, engine, neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
+    theta, engine, n_neighbours, eta, seed: as in `predict`. Calibration factors are in the covariance as in variances.
 
     Where the covariance of queries is close to singular, as of points that are close together with a smooth kernel, a
     committee adds 1e-9 of the prior variance to each variance, and says so in `jitter`.
@@ -184,7 +184,7 @@ def joint(
     >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
     ((3, 3), 4, (5, 3))
     """
-    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    conditioned, given = conditioned_for(fleet, method, theta, engine, n_neighbours, eta, seed)
     return conditioned.joint(queries, method, observed=observed, agent=agent, **given)
 
 
@@ -193,23 +193,23 @@ def conditioned_for(
     method: str | None,
     theta: Sequence[float] | Array | None,
     engine: str,
-    neighbours: int | None,
+    n_neighbours: int | None,
     eta: Eta | None,
     seed: int | None,
 ) -> tuple[ConditionedFleet, dict[str, Any]]:
     """The conditioned fleet that a method asks, and the options that are left for it."""
-    check_engine_name(engine)
+    ENGINES.check(engine)
     row = predictor_of(fleet.private, method)
     nearest = row.rule == "nearest"
-    refuse_foreign(row, {"engine": None if engine == "auto" else engine, "neighbours": neighbours})
-    conditioned = conditioned_now(fleet, theta, engine, None if nearest else neighbours)
-    return conditioned, {"eta": eta, "seed": seed, "neighbours": neighbours if nearest else None}
+    refuse_foreign(row, {"engine": None if engine == "auto" else engine, "n_neighbours": n_neighbours})
+    conditioned = conditioned_now(fleet, theta, engine, None if nearest else n_neighbours)
+    return conditioned, {"eta": eta, "seed": seed, "n_neighbours": n_neighbours if nearest else None}
 
 
 def sample(fleet: Fleet, queries: Any, n: int = 1, method: str | None = None, *, seed: int = 0, **given: Any) -> Array:
     """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
 
-    seed: of the draws.  given: observed, agent, theta, engine, neighbours and eta, as in `joint`.
+    seed: of the draws.  given: observed, agent, theta, engine, n_neighbours and eta, as in `joint`.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -229,7 +229,7 @@ def gradient(
     agent: AgentName | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     eta: Eta | None = None,
     seed: int | None = None,
 ) -> Gradient:
@@ -242,7 +242,7 @@ def gradient(
     By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and `covariance` tell how well the gradient
     of f is known. With matern12 f has none, and the mean has kinks at the data: see `kinks`.
     agent: who asks, by its number or its name: along the tree no other agent is told.
-    theta, engine, neighbours, eta, seed: as in `predict`. The agents add up (D + 1) times the numbers of a
+    theta, engine, n_neighbours, eta, seed: as in `predict`. The agents add up (D + 1) times the numbers of a
     prediction. NPAE, and averages over neighbours (consensus="average"), have none.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -253,7 +253,7 @@ def gradient(
     >>> bool(abs(slope[0, 1] - (ahead - behind) / 2e-6) < 1e-4)
     True
     """
-    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    conditioned, given = conditioned_for(fleet, method, theta, engine, n_neighbours, eta, seed)
     return conditioned.gradient(queries, method, agent=agent, **given)
 
 
@@ -267,7 +267,7 @@ def suggest(
     method: str | None = None,
     theta: Sequence[float] | Array | None = None,
     engine: str = "auto",
-    neighbours: int | None = None,
+    n_neighbours: int | None = None,
     eta: Eta | None = None,
     seed: int | None = None,
 ) -> Suggestion:
@@ -280,7 +280,7 @@ def suggest(
     candidates: (C, D) places. Copies count once.
     criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about the
         other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
-    method, theta, engine, neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
+    method, theta, engine, n_neighbours, eta, seed: of the joint posterior, as in `joint`, which also says how many
         candidates there may be: 500 in all by a committee.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -296,7 +296,7 @@ def suggest(
     check_whole("n", n, least=1)
     check_criterion(criterion)
     agent = None if agent is None else check_agent(agent, fleet.labels)
-    conditioned, given = conditioned_for(fleet, method, theta, engine, neighbours, eta, seed)
+    conditioned, given = conditioned_for(fleet, method, theta, engine, n_neighbours, eta, seed)
     lists = _lists(candidates, agent, fleet.agents)
     checked = [conditioned.checked(one) for one in lists]
     places, first = _distinct(np.concatenate(checked))

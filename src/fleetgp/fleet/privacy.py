@@ -64,19 +64,7 @@ def kinds_of_prediction(
     >>> kinds_of_prediction(PREDICTORS["dec-rbcm"]), kinds_of_prediction(PREDICTORS["dec-full-gp"])
     (('predictions', 'statistics'), ('statistics', 'moments'))
     """
-    found = ["statistics", "predictions"]
-    if method.rule == "full-gp":
-        found = ["statistics", "moments"] if method.decentralized else [*found, "moments", *ROWS]
-    if method.rule in ("grbcm", "nearest"):
-        found += ROWS
-    if method.rule == "npae":
-        vectors = kernel is not None and kernel.has_moments and engine != "dense"
-        found += () if vectors else ("inputs",)
-    if method.nearest:
-        found.append("participants")
-    if consensus == "average" and method.decentralized and method.rule not in ("full-gp", "nearest"):
-        found.append("stopping")
-    return _sorted(*found)
+    return _sorted(*method.kinds(kernel, engine, consensus))
 
 
 def withheld(private: Private | None) -> tuple[str, ...]:
@@ -113,8 +101,8 @@ def refusal(
     told = [kind for kind in withheld(private) if kind in kinds]
     if told:
         return f"it sends {_words(told)}, which are private"
-    if private is not None and isinstance(method, PredictionMethod) and method.rule == "npae":
-        return "for every query it sends a function of all inputs of an agent, which determines them where they are few"
+    if private is not None and isinstance(method, PredictionMethod) and method.reveals:
+        return method.reveals
     if private == "rows" and "moments" in kinds and rows is not None and rows < FEWEST_ROWS_FOR_MOMENTS:
         return (
             "it sends so many sums over an agent's rows (moments) that they may determine the rows of an agent with "

@@ -6,19 +6,30 @@ graphs repeats with its period; each graph may be disconnected as long as their 
 """
 
 from fleetgp.graph.graph import Graph, metropolis_weights, perron_epsilon, require_connected
-from fleetgp.graph.topology import GRAPH_NAMES, GRAPHS, GraphSequence, Topology, as_topology, check_topology
+from fleetgp.graph.topology import (
+    GRAPHS,
+    PLACES,
+    GraphSequence,
+    Topology,
+    as_topology,
+    check_topology,
+    graph_names,
+    register_graph,
+)
 from fleetgp.graph.tree import Tree
 
 __all__ = [
     "GRAPHS",
-    "GRAPH_NAMES",
+    "PLACES",
     "Graph",
     "GraphSequence",
     "Topology",
     "Tree",
     "as_topology",
     "check_topology",
+    "graph_names",
     "metropolis_weights",
     "perron_epsilon",
+    "register_graph",
     "require_connected",
 ]

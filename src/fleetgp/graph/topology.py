@@ -16,12 +16,13 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+import scipy
 from scipy.sparse.csgraph import reverse_cuthill_mckee
-from scipy.spatial import Delaunay, QhullError, cKDTree
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import GraphError, InputError, shortened, unknown_name
 from fleetgp.graph.graph import Graph, NetworkxGraph, require_connected
+from fleetgp.registry import Registry
 
 #: Up to so many agents all pairs are looked at; beyond, in the plane and in space, the edges of a triangulation.
 ALL_PAIRS = 400
@@ -41,7 +42,7 @@ def gabriel_graph(places: Array) -> Graph:
     first, second = _candidates(points).T
     middle = 0.5 * (points[first] + points[second])
     radius = np.linalg.norm(middle - points[first], axis=1)
-    nearest = cKDTree(points).query(middle)[0] if len(middle) else np.zeros(0)
+    nearest = scipy.spatial.cKDTree(points).query(middle)[0] if len(middle) else np.zeros(0)
     linked = nearest >= radius * (1.0 - ROUNDING)
     return Graph(len(points), np.stack([first[linked], second[linked]], axis=1).tolist())
 
@@ -51,8 +52,8 @@ def _candidates(points: Array) -> IntArray:
     agents, dimension = points.shape
     if agents > ALL_PAIRS and dimension in (2, 3):
         try:
-            simplices = Delaunay(points).simplices
-        except QhullError:  # they lie on a line, or in a plane
+            simplices = scipy.spatial.Delaunay(points).simplices
+        except scipy.spatial.QhullError:  # they lie on a line, or in a plane
             simplices = None
         if simplices is not None and len(np.unique(simplices)) == agents:  # else some are copies of others
             corners = np.triu_indices(dimension + 1, 1)
@@ -120,19 +121,37 @@ Topology = Graph | GraphSequence
 
 
 #: Graphs by name, of so many agents.
-GRAPHS: dict[str, Callable[[int], Graph]] = {
-    "path": Graph.path,
-    "cycle": Graph.cycle,
-    "star": Graph.star,
-    "grid": Graph.grid,
-    "complete": Graph.complete,
-    "geometric": Graph.geometric,
-}
+GRAPHS: Registry[Callable[[int], Graph]] = Registry(
+    "graph",
+    {
+        "path": Graph.path,
+        "cycle": Graph.cycle,
+        "star": Graph.star,
+        "grid": Graph.grid,
+        "complete": Graph.complete,
+        "geometric": Graph.geometric,
+    },
+)
+
+
+def register_graph(name: str, make: Callable[[int], Graph]) -> None:
+    """Add a graph by name: `Fleet` and the command line take it. make: the connected graph of so many agents.
+
+    >>> import fleetgp as fg
+    >>> fg.register_graph("wheel", lambda agents: fg.Graph(agents, [*fg.Graph.cycle(agents).edges, (0, 2)]))
+    >>> fg.Fleet([([[i], [i + 0.5]], [i, 1.0]) for i in range(4)], graph="wheel").graph
+    Graph(agents=4, edges=5)
+    """
+    GRAPHS.add(name, make)
 
 
 #: The name of the graph of those whose data are neighbours.
 PLACES = "places"
-GRAPH_NAMES = (*GRAPHS, PLACES)
+
+
+def graph_names() -> tuple[str, ...]:
+    """Those that a fleet takes, with PLACES."""
+    return (*GRAPHS, PLACES)
 
 
 def as_topology(graph: object, agents: int, *, seed: int = 0, places: Array | None = None) -> Topology:
@@ -163,7 +182,7 @@ def _as_graph(graph: object, agents: int, seed: int, places: Array | None, *, co
         if graph == PLACES and places is not None:
             return gabriel_graph(places)
         if graph not in GRAPHS:
-            raise unknown_name("graph", graph, GRAPHS if places is None else GRAPH_NAMES)
+            raise unknown_name("graph", graph, GRAPHS if places is None else graph_names())
         return Graph.geometric(agents, seed=seed) if graph == "geometric" else GRAPHS[graph](agents)
     if isinstance(graph, NetworkxGraph):
         return Graph.from_networkx(graph, connected=connected)

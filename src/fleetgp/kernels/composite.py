@@ -142,7 +142,7 @@ class Scaled(Leaf):
 
     @property
     def kinked(self) -> bool:
-        return self.profile in KERNELS and KERNELS[self.profile].kinked
+        return KERNELS[self.profile].kinked
 
     def distance(self, left: Array, right: Array, p: Array) -> Array:
         """s."""
@@ -178,6 +178,10 @@ class RationalQuadratic(Scaled):
 
     def start(self, reach: Array, span: float) -> list[float]:
         return [*super().start(reach, span), SHAPE]
+
+    @property
+    def kinked(self) -> bool:
+        return False
 
     def rule(self, s: Array, p: Array) -> tuple[Array, Array]:
         value = np.exp(-p[-1] * np.log1p(s / p[-1]))
@@ -276,19 +280,22 @@ def leaf(name: str, axes: tuple[int, ...]) -> Leaf | None:
     """By its name in an expression; None if there is none of this name."""
     alike = name.startswith(ALIKE)
     profile = name.removeprefix(ALIKE)
-    if profile in KERNELS:
-        return Scaled(axes, profile, alike)
     if profile == "rq":
         return RationalQuadratic(axes, alike=alike)
-    made = OTHERS.get(name)
-    return None if made is None else made(axes)
+    if name in OTHERS:
+        return OTHERS[name](axes)
+    return Scaled(axes, profile, alike) if profile in KERNELS else None
 
 
 #: Before the name of a kernel: with one length-scale for all inputs.
 ALIKE = "iso-"
-OTHERS: dict[str, type[Leaf]] = {"periodic": Periodic, "linear": Linear}
-#: What an expression can be made of.
-LEAVES: tuple[str, ...] = (*KERNELS, "rq", *OTHERS, *(f"{ALIKE}{name}" for name in (*KERNELS, "rq")))
+#: Leaves that are not made of a stationary kernel.
+OTHERS: dict[str, Callable[[tuple[int, ...]], Leaf]] = {"periodic": Periodic, "linear": Linear}
+
+
+def leaf_names() -> tuple[str, ...]:
+    """What an expression can be made of."""
+    return (*KERNELS, "rq", *OTHERS, *(f"{ALIKE}{name}" for name in (*KERNELS, "rq")))
 
 
 #: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
@@ -470,7 +477,7 @@ def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
         return kernel
     if isinstance(kernel, Composite):
         return replace(kernel, noise_model=noise_model)
-    if type(kernel) is not type(KERNELS.get(kernel.name)):
+    if kernel.name not in KERNELS or type(kernel) is not type(KERNELS[kernel.name]):
         raise InputError(
             f"noise that differs needs a kernel by its name, or an expression of such, got {type(kernel).__name__}"
         )

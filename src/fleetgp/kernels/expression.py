@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fleetgp.errors import InputError, PointedError, shortened, unknown_name
-from fleetgp.kernels.composite import LEAVES, Composite, Leaf, Scaled, leaf
+from fleetgp.kernels.composite import OTHERS, Composite, Leaf, Scaled, leaf, leaf_names
 from fleetgp.kernels.stationary import KERNELS, Kernel
+from fleetgp.registry import NAME
 
 _TOKEN = re.compile(r"""\s*(?:(?P<word>[\w.\-]+)|(?P<quoted>"[^"]*"|'[^']*')|(?P<sign>[()+*,]))""")
 #: Terms of the numbers of leaves.
@@ -36,7 +37,7 @@ def as_kernel(kernel: str | Kernel, inputs: int | Sequence[str] | None = None) -
         return kernel
     if not isinstance(kernel, str):
         raise InputError(f"expected the name of a kernel or a Kernel, got {type(kernel).__name__}")
-    if kernel in KERNELS:
+    if NAME.fullmatch(kernel) and kernel not in ("rq", *OTHERS) and kernel in KERNELS:
         return KERNELS[kernel]
     labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs or ())
     return _simplest(Parser(kernel, labels).kernel(), len(labels))
@@ -82,8 +83,9 @@ class Parser:
         start, word = self._word("a kernel")
         if word.lower() == "auto":
             raise self._wrong('expected "auto" alone, and in small letters, or a kernel', start)
-        if word not in LEAVES:
-            raise self._wrong(str(unknown_name("kernel", word, LEAVES)), start)
+        made = leaf(word, ())
+        if made is None:
+            raise self._wrong(str(unknown_name("kernel", word, leaf_names())), start)
         if self._take("("):
             axes = [self._input()]
             while self._take(","):
@@ -96,9 +98,7 @@ class Parser:
             axes = list(range(len(self.labels)))
         if len(set(axes)) < len(axes):
             raise self._wrong("expected every input once", start)
-        made = leaf(word, tuple(sorted(axes)))
-        assert made is not None, "it is among the leaves"
-        self.leaves.append(made)
+        self.leaves.append(replace(made, axes=tuple(sorted(axes))))
         return [(len(self.leaves) - 1,)]
 
     def _input(self) -> int:
@@ -147,7 +147,7 @@ def _simplest(kernel: Composite, dimension: int) -> Kernel:
     """
     if len(kernel.terms) > 1:
         return kernel
-    plain = [one for one in kernel.leaves if isinstance(one, Scaled) and one.profile in KERNELS and not one.alike]
+    plain = [one for one in kernel.leaves if type(one) is Scaled and not one.alike]
     axes = [axis for one in plain for axis in one.axes]
     together = len(plain) == 1 or {one.profile for one in plain} == {"se"}
     if len(plain) < len(kernel.leaves) or not together or len(set(axes)) < len(axes):

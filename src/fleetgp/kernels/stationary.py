@@ -12,12 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
+from fleetgp.errors import InputError, shortened
 from fleetgp.linalg.threads import cores, spread
 from fleetgp.model.hyperparameters import Hyperparameters, names
 from fleetgp.model.noise import SAME, NoiseModel
 from fleetgp.model.observations import Observations
+from fleetgp.registry import Registry
 
 Exponential = Callable[[Array], Array]
+#: A function of distances r, elementwise.
+Profile = Callable[[Array], Array]
 
 #: Distances that become covariances at a time: 256 kB stay in a core's cache, and threads seldom meet at the lock.
 CHUNK = 1 << 15
@@ -230,8 +234,9 @@ class Stationary(Kernel):
         gradient = 2.0 * signal**2 * np.moveaxis(slope[..., None] * per_axis, -1, 0)
         return np.concatenate([gradient, 2.0 * signal**2 * value[None]])
 
-    #: Whether the profile has a kink at 0.
+    #: Whether the profile has a kink at 0, and whether it is known never to rise.
     kinked = False
+    decreasing = False
 
     def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
         scales, signal = self.split(h)
@@ -264,6 +269,7 @@ class SquaredExponential(Stationary):
     """
 
     name = "se"
+    decreasing = True
 
     @property
     def has_moments(self) -> bool:
@@ -278,6 +284,7 @@ class Matern12(Stationary):
     """sigma_f^2 exp(-r), r = sqrt(s): rough fields."""
 
     name = "matern12"
+    decreasing = True
     kinked = True
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
@@ -291,6 +298,7 @@ class Matern32(Stationary):
     """sigma_f^2 (1 + sqrt(3) r) exp(-sqrt(3) r)."""
 
     name = "matern32"
+    decreasing = True
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
         r = np.sqrt(3.0 * s)
@@ -302,6 +310,7 @@ class Matern52(Stationary):
     """sigma_f^2 (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)."""
 
     name = "matern52"
+    decreasing = True
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
         r = np.sqrt(5.0 * s)
@@ -309,4 +318,68 @@ class Matern52(Stationary):
         return (1.0 + r + r * r / 3.0) * decay, (5.0 / 6.0) * (1.0 + r) * decay
 
 
-KERNELS: dict[str, Stationary] = {k.name: k for k in (SquaredExponential(), Matern12(), Matern32(), Matern52())}
+class Correlation(Stationary):
+    """sigma_f^2 rho(r), for rho as `register_kernel` gets it."""
+
+    def __init__(self, name: str, correlation: Profile, derivative: Profile) -> None:
+        self.name, self.correlation, self.derivative = name, correlation, derivative
+        self.kinked = bool(derivative(np.full(1, NEAR))[0] < -KINK)
+
+    def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
+        r = np.sqrt(s)
+        near = np.maximum(r, NEAR)
+        slope = -0.5 * self.derivative(near) / near
+        return np.asarray(self.correlation(r)), np.where(r > 0.0, slope, 0.0) if self.kinked else slope
+
+
+#: The distance at which a slope at zero is taken, and from which slope there on a correlation has a kink.
+NEAR, KINK = 1e-9, 1e-4
+#: Where a new correlation is compared with its derivative, and how well they agree relative to the largest slope.
+PLACES, SAME_SLOPE = np.linspace(0.05, 4.0, 80), 1e-5
+
+KERNELS: Registry[Stationary] = Registry(
+    "kernel", {k.name: k for k in (SquaredExponential(), Matern12(), Matern32(), Matern52())}
+)
+
+
+def register_kernel(name: str, correlation: Profile, derivative: Profile) -> Stationary:
+    """Add a stationary kernel sigma_f^2 rho(r), r^2 = sum_d (x_d - x'_d)^2 / l_d^2.
+
+    From then on it is known by its name: alone, in expressions, in lists of kernels to choose from, on the command line
+    and in a fleet.toml (where the package that registers it says so in its entry points).
+
+    name: letters, digits, "_", "-" and ".".
+    correlation: rho of an array of distances r >= 0, elementwise; rho(0) = 1, and positive definite in as many inputs
+        as it is used with.
+    derivative: rho' of the same. If rho'(0) is not 0 the field has a kink everywhere, as with matern12.
+
+    >>> import fleetgp as fg
+    >>> kernel = fg.register_kernel("cauchy", lambda r: 1 / (1 + r**2), lambda r: -2 * r / (1 + r**2) ** 2)
+    >>> fg.Fleet([([[0.0], [1.0]], [1.0, 2.0])], kernel="cauchy").names
+    ('l_1', 'sigma_f', 'sigma_eps')
+    """
+    kernel = Correlation(name, correlation, derivative)
+    _check_correlation(kernel)
+    KERNELS.add(name, kernel)
+    return kernel
+
+
+def _check_correlation(kernel: Correlation) -> None:
+    """What cannot be a correlation, or not with this derivative, is one clear error."""
+    step = 1e-5
+    values, slopes = kernel.correlation(PLACES), np.asarray(kernel.derivative(PLACES))
+    differences = (kernel.correlation(PLACES + step) - kernel.correlation(PLACES - step)) / (2.0 * step)
+    at_zero = np.asarray(kernel.correlation(np.zeros(1)))
+    if at_zero.shape != (1,) or abs(at_zero[0] - 1.0) > 1e-12:
+        raise InputError(f"kernel {kernel.name!r}: expected a correlation of 1 at distance 0, got {shortened(at_zero)}")
+    if np.shape(values) != PLACES.shape or not np.isfinite(values).all():
+        raise InputError(f"kernel {kernel.name!r}: expected a finite correlation of each distance, elementwise")
+    wrong = np.abs(differences - slopes) > SAME_SLOPE * max(1.0, float(np.abs(slopes).max()))
+    if slopes.shape != PLACES.shape or wrong.any():
+        raise InputError(
+            f"kernel {kernel.name!r}: the derivative is not that of the correlation: at distance "
+            f"{PLACES[np.argmax(wrong)]:.3g} it should be about {differences[np.argmax(wrong)]:.4g}"
+        )
+    covariance = kernel(np.linspace(0.0, 10.0, 60)[:, None], None, Hyperparameters.from_theta([1.0, 1.0, 1.0]))
+    if np.linalg.eigvalsh(covariance)[0] < -1e-8 * len(covariance):
+        raise InputError(f"kernel {kernel.name!r}: the correlation is not positive definite, not even on a line")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
@@ -119,7 +119,7 @@ def crps(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
     deviation = _deviations(variance, truth)
     z = _errors(mean, truth) / deviation
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-    return float(np.mean(deviation * (z * (2.0 * ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
+    return float(np.mean(deviation * (z * (2.0 * scipy.special.ndtr(z) - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))))
 
 
 def interval_score(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level: float = LEVEL) -> float:
@@ -155,7 +155,7 @@ def half_width(level: float) -> float:
     check_number("level", level, above=0.0)
     if not level < 1.0:
         raise InputError(f"level must lie between 0 and 1, got {level!r}")
-    return float(ndtri(0.5 + 0.5 * level))
+    return float(scipy.special.ndtri(0.5 + 0.5 * level))
 
 
 # ---- what callers give ------------------------------------------------------------------------------------------

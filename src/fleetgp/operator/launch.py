@@ -36,7 +36,7 @@ state = "state"             # folder for checkpoints, observed rows and logs
 
 [training]
 method = "{training}"
-again_with_members = true   # when agents leave or come
+retrain_on_membership_change = true   # when agents leave or come
 again_after = 0             # when there are this many new rows; 0: with `fleetgp retrain` only
 {training_options}
 [prediction]

@@ -1,20 +1,27 @@
-"""Maps: at which points the fleet is asked, and how often. Pure.
+"""Maps of a running fleet: at which points it is asked, and when.
 
 A map is a question of thousands of points, which travels to all agents, and its answer back. So the page asks as few as
-show the field (`Axes.coarse`), finer when the fleet can spare it, and never spends more than a share of the fleet's
-time and bytes (`Purse`).
+show the field (`MapAxes.coarse`), finer when the fleet can spare it, and never spends more than a share of the fleet's
+time and bytes (`MapBudget`). The `Mapper` decides when to ask.
 """
 
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import FleetGPError, NetworkError
+from fleetgp.page.events import Contact
+
+if TYPE_CHECKING:
+    from fleetgp.page.watch import Watch
 
 #: Points along an axis: of a fine map, and of a coarse one at least and at most.
 FINE, LEAST, MOST = 100, 8, 40
@@ -22,7 +29,7 @@ FINE, LEAST, MOST = 100, 8, 40
 CURVE = 200
 #: The part of the fleet's time and bytes that maps may cost.
 SHARE = 0.05
-#: Bytes of a point in the fleet, and seconds, before the first map has told.
+#: Bytes and seconds of a point, before the first map was measured.
 POINT_BYTES, POINT_SECONDS = 400.0, 1e-4
 #: Maps beyond that part that changes of members and models earn at once, and seconds after which they earn another one.
 EARNED, EARN = 2, 60.0
@@ -31,10 +38,10 @@ WIDTH = 1.959963984540054
 
 
 @dataclass(frozen=True)
-class Axes:
+class MapAxes:
     """The box that a map shows, (D,) each: its corners; and the lengths over which the field changes, if known.
 
-    >>> axes = Axes((0.0, 0.0), (2.0, 2.0), (1.0, 0.25))
+    >>> axes = MapAxes((0.0, 0.0), (2.0, 2.0), (1.0, 0.25))
     >>> axes.coarse, axes.fine
     ((8, 17), (100, 100))
     """
@@ -69,30 +76,30 @@ class Axes:
         return np.concatenate([rows, others], axis=1)
 
 
-def axes_of(places: Sequence[Mapping[str, Sequence[float]]], lengths: Sequence[float] = ()) -> Axes | None:
-    """The box around the places of all agents; None if nobody has told one. Flat ones are widened a little."""
+def axes_of(places: Sequence[Mapping[str, Sequence[float]]], lengths: Sequence[float] = ()) -> MapAxes | None:
+    """The box around the places of all agents, or None if none is known. A flat box is widened a little."""
     if not places:
         return None
     low = np.min([place["low"] for place in places], axis=0)
     high = np.max([place["high"] for place in places], axis=0)
     flat = high - low <= 1e-9 * np.maximum(1.0, np.abs(high))
     low, high = low - 0.5 * flat, high + 0.5 * flat
-    return Axes(tuple(low.tolist()), tuple(high.tolist()), tuple(lengths))
+    return MapAxes(tuple(low.tolist()), tuple(high.tolist()), tuple(lengths))
 
 
 @dataclass
-class Purse:
-    """What maps have cost so far, in seconds and bytes, and when the next one may be.
+class MapBudget:
+    """What maps have cost so far, in seconds and bytes, and when the next one is allowed.
 
-    The rule: all that was spent, with the next map, is at most a share of all the fleet's time and bytes. The first one
-    may always be, since who opens the page wants to see something. When agents come or go, or have a new model, a small
-    one may be drawn at once: two of them, then one a minute. They are paid for later.
+    The cost of all maps, the next one included, is at most a share of the fleet's time and bytes. The first map is
+    always allowed, since whoever opens the page wants to see something. When agents come or go, or have a new model, a
+    small one is allowed at once: two of them, then one a minute. They are paid for later.
 
-    >>> purse = Purse(share=0.05)
-    >>> purse.wait(points=100, seconds=10.0, total=1e6, rate=0.0)
+    >>> budget = MapBudget(share=0.05)
+    >>> budget.wait(points=100, seconds=10.0, total=1e6, rate=0.0)
     0.0
-    >>> purse.spend(points=100, seconds=2.0, size=50_000.0)
-    >>> purse.wait(points=100, seconds=50.0, total=10e6, rate=0.0)  # 2 + 2 seconds may be spent after 80
+    >>> budget.spend(points=100, seconds=2.0, size=50_000.0)
+    >>> budget.wait(points=100, seconds=50.0, total=10e6, rate=0.0)  # 2 + 2 seconds may be spent after 80
     30.0
     """
 
@@ -123,7 +130,7 @@ class Purse:
         return max(0.0, late, slow if lacking > 0.0 else 0.0)
 
     def plan(
-        self, axes: Axes, seconds: float, total: float, rate: float, *, news: bool, moved: bool
+        self, axes: MapAxes, seconds: float, total: float, rate: float, *, news: bool, moved: bool
     ) -> tuple[tuple[int, ...], float, bool]:
         """The shape of the next map, seconds until it may be asked, and whether it is an earned one.
 
@@ -148,10 +155,10 @@ class Purse:
 
 
 @dataclass(frozen=True)
-class Field:
-    """A map: mean and standard deviation of the field, (T,), and where nobody knows better than the prior."""
+class MapField:
+    """A map: mean and standard deviation of the field, (T,), and where the answer is only the prior."""
 
-    axes: Axes
+    axes: MapAxes
     shape: tuple[int, ...]
     mean: Array
     deviation: Array
@@ -159,22 +166,15 @@ class Field:
 
     @property
     def data(self) -> bytes:
-        """float32 means and deviations, then a byte a point: what a browser reads without any parsing."""
+        """float32 means and standard deviations, then a byte per point, which a browser reads without any parsing."""
         return b"".join(
-            [
-                self.mean.astype("<f4").tobytes(),
-                self.deviation.astype("<f4").tobytes(),
-                self.unknown.astype("u1").tobytes(),
-            ]
+            values.astype(kind).tobytes()
+            for values, kind in ((self.mean, "<f4"), (self.deviation, "<f4"), (self.unknown, "u1"))
         )
 
-    def told(self) -> dict[str, Any]:
-        shown = range(len(self.shape))
-        return {
-            "shape": list(self.shape),
-            "low": [self.axes.low[d] for d in shown],
-            "high": [self.axes.high[d] for d in shown],
-        }
+    def as_dict(self) -> dict[str, Any]:
+        count = len(self.shape)
+        return {"shape": list(self.shape), "low": list(self.axes.low[:count]), "high": list(self.axes.high[:count])}
 
 
 def deviations(answer: Mapping[str, Any]) -> Array:
@@ -185,15 +185,15 @@ def deviations(answer: Mapping[str, Any]) -> Array:
     return np.asarray(np.sqrt(variances))
 
 
-def field_of(axes: Axes, shape: tuple[int, ...], answer: Mapping[str, Any]) -> Field:
+def field_of(axes: MapAxes, shape: tuple[int, ...], answer: Mapping[str, Any]) -> MapField:
     unknown = np.asarray(answer.get("uninformed", np.zeros(len(answer["mean"]))), dtype=bool)
-    return Field(axes, shape, np.asarray(answer["mean"], dtype=float), deviations(answer), unknown)
+    return MapField(axes, shape, np.asarray(answer["mean"], dtype=float), deviations(answer), unknown)
 
 
-def told_point(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page says of one point: its mean, its 95 % interval, and who had a say."""
+def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of one point: mean, 95% interval, and who took part."""
     mean, deviation = float(answer["mean"][0]), float(deviations(answer)[0])
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "point": list(point),
         "mean": mean,
         "deviation": deviation,
@@ -207,5 +207,170 @@ def told_point(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, A
     }
     if "std_observed" in answer:
         observed = float(answer["std_observed"][0])
-        told |= {"observed_low": mean - WIDTH * observed, "observed_high": mean + WIDTH * observed}
-    return told
+        facts |= {"observed_low": mean - WIDTH * observed, "observed_high": mean + WIDTH * observed}
+    return facts
+
+
+# ---- when to ask ----------------------------------------------------------------------------------------------
+
+#: Seconds between two checks whether a map is due, and after a failure; the latter doubles up to the longest.
+CHECK, RETRY, LONGEST = 0.25, 5.0, 120.0
+#: Seconds for which nothing may have changed before a map is asked for: agents do not all report at the same instant.
+SETTLE = 2.0
+#: Points of one question: other questions come between.
+BLOCK = 2_500
+#: Seconds to wait until all agents have reported what a map has cost.
+COUNT = 3.0
+
+
+class Mapper:
+    """Asks a fleet for maps, in a thread of its own.
+
+    wanted: a viewer wants one now.  budget: what maps may cost.
+    """
+
+    def __init__(self, fleet: Watch, share: float) -> None:
+        self._fleet, self.budget = fleet, MapBudget(share)
+        self.wanted = threading.Event()
+        self._began = time.monotonic()
+        self._hellos: tuple[float, float] | None = None
+        self._shown: tuple[Any, ...] = ()
+        self._seen: tuple[tuple[Any, ...], float] = ((), 0.0)
+        self._fine = self._asking = False
+        self._problem, self._failures, self._rest = "", 0, 0.0
+        self._next: float | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What the page shows about the next map. stale: why the present one is old."""
+        facts: dict[str, Any] = {
+            "asking": self._asking,
+            "problem": self._problem,
+            "stale": self._stale(self._key(self._fleet.contacts())),
+            "share": self.budget.share,
+            "cost": self.budget.shares(time.monotonic() - self._began, self._fleet.collector.all_bytes),
+        }
+        if self._next is not None and np.isfinite(self._next):
+            facts["next"] = round(self._next)
+        return facts
+
+    def run(self, ending: threading.Event) -> None:
+        while not ending.wait(CHECK):
+            try:
+                self.check()
+            except Exception as error:  # whatever an agent answers, the page continues and shows it
+                self._failures += 1
+                self._problem = str(error) if isinstance(error, FleetGPError) else f"{type(error).__name__}: {error}"
+                self._rest = time.monotonic() + min(LONGEST, RETRY * 2 ** (self._failures - 1))
+            finally:
+                self._asking = False
+
+    def check(self) -> None:
+        """Ask for a map if there is a reason and the fleet can spare it."""
+        contacts = self._fleet.contacts()
+        states = [one.state for one in contacts.values() if not one.trouble]
+        if not any(state.get("trained") for state in states):
+            return
+        key, now = self._key(contacts), time.monotonic()
+        axes = self._axes(contacts)
+        if axes is None:
+            self._problem = "no agent reports where its measurements are: they run an older version of FleetGP"
+            return
+        insisted = self.wanted.is_set()
+        if key != self._seen[0]:
+            self._seen = key, now
+        news = key != self._shown
+        learning = any(state.get("phase") == "training" for state in states)
+        early = now < max(self._rest, self._seen[1] + SETTLE)
+        if not insisted and (early or (learning and self._shown) or (not news and self._fine)):
+            self._next = None
+            return
+        seconds, total = now - self._began, self._fleet.collector.all_bytes
+        moved = bool(self._shown) and key[:2] != self._shown[:2]
+        shape, wait, earned = self.budget.plan(axes, seconds, total, self._rate(), news=news, moved=moved)
+        if insisted:
+            shape, earned = axes.coarse if news else axes.fine, False
+        elif wait > 0.0:
+            self._next = time.time() + wait
+            return
+        self.wanted.clear()
+        self._draw(axes, shape, key)
+        if earned:
+            self.budget.take_earned(seconds)
+
+    def _key(self, contacts: Mapping[str, Contact]) -> tuple[Any, ...]:
+        """What a map depends on: members, models, rows, and what viewers chose."""
+        states = {name: one.state for name, one in contacts.items() if not one.trouble}
+        models = sorted({(state.get("trained") or {}).get("id", 0) for state in states.values()})
+        rows = sum(state.get("rows", 0) for state in states.values())
+        return tuple(states), tuple(models), rows, self._fleet.chosen
+
+    def _stale(self, key: tuple[Any, ...]) -> str:
+        if not self._shown or key == self._shown:
+            return ""
+        (_, models, rows, chosen), (_, old_models, old_rows, old_chosen) = key, self._shown
+        if chosen != old_chosen:
+            return "it is of another choice"
+        if models != old_models:
+            return "there is a new model"
+        return "there are new measurements" if rows > old_rows else "others are there now"
+
+    def _axes(self, contacts: Mapping[str, Contact]) -> MapAxes | None:
+        """The box of all known places; its lengths, where the kernel has one for each input."""
+        places = [one.state["place"] for one in contacts.values() if one.state.get("place")]
+        theta: dict[str, float] = next((one.state["theta"] for one in contacts.values() if one.state.get("theta")), {})
+        lengths = [theta.get(f"l_{name}") for name in self._fleet.facts.inputs]
+        same_units = not self._fleet.facts.length_unit
+        known = [float(length) for length in lengths if length is not None] if same_units else []
+        return axes_of(places, known if len(known) == len(lengths) else ())
+
+    def _rate(self) -> float:
+        """Bytes a second that the fleet sends when it is left alone: its hellos."""
+        collector, now = self._fleet.collector, time.monotonic()
+        hellos = collector.all_bytes - collector.frames
+        if self._hellos is None:
+            self._hellos = now, hellos
+        since, before = self._hellos
+        return (hellos - before) / (now - since) if now - since > 1.0 else 0.0
+
+    def _draw(self, axes: MapAxes, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
+        self._asking, self._next = True, None
+        fleet = self._fleet
+        at = fleet.chosen.at or tuple(0.5 * (a + b) for a, b in zip(axes.low[2:], axes.high[2:], strict=True))
+        points = axes.points(shape, at)
+        before, began = fleet.collector.frames, time.monotonic()
+        answers = [fleet.question(points[start : start + BLOCK].tolist()) for start in range(0, len(points), BLOCK)]
+        took = time.monotonic() - began
+        if len({tuple(answer["theta"]) for answer in answers}) > 1:
+            raise NetworkError("the fleet learned something in between: the map is asked for again")
+        whole: dict[str, Any] = {
+            name: np.concatenate([answer[name] for answer in answers])
+            for name in ("mean", "std", "variance", "uninformed")
+            if name in answers[0]
+        }
+        self.budget.spend(len(points), took, self._cost(before, answers))
+        last = answers[-1]
+        about = {
+            "agent": last["agent"],
+            "method": last["method"],
+            "t": round(time.time(), 1),
+            "at": list(at),
+            "took_part": [name for name in last["members"] if any(answer["said"].get(name) for answer in answers)],
+            "missing": last["missing"],
+            "fine": shape == axes.fine,
+        }
+        fleet.post_map(field_of(axes, shape, whole), about)
+        self._shown, self._fine, self._problem, self._failures = key, shape == axes.fine, "", 0
+
+    def _cost(self, before: float, answers: list[dict[str, Any]]) -> float:
+        """Bytes that the fleet has sent since, once all agents have reported; other traffic of that time counts, too.
+
+        It is at least what the agent that was asked sent itself.
+        """
+        asked, deadline = time.time(), time.monotonic() + COUNT
+        while time.monotonic() < deadline:
+            if all(one.trouble or one.at > asked for one in self._fleet.contacts().values()):
+                break
+            time.sleep(0.05)
+        time.sleep(CHECK)  # the collector counts with the next picture
+        sent = float(sum(answer.get("bytes_sent", 0) for answer in answers))
+        return max(sent, self._fleet.collector.frames - before)

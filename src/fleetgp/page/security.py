@@ -1,4 +1,4 @@
-"""Who may use the page: this machine alone, unless another address was asked for, and then whoever knows the token.
+"""Who may use the page: this machine alone or, if another address was asked for, whoever knows the token.
 
 A browser runs the scripts of many sites, and any of them can send requests to this machine. So the name in the Host
 header must be one of ours (else a site whose name points here could read the page: DNS rebinding), and whatever
@@ -29,7 +29,7 @@ KNOWN_FOR, MOST_KNOWN = 43_200.0, 64
 #: Wrong tokens of one address within a minute that are more than mistakes in typing, and how many addresses are kept.
 MOST_WRONG, MOST_ADDRESSES = 10, 256
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-#: What one who is not known yet may see.
+#: What a browser may see before the token was typed.
 OPEN = ("/login", "/static/style.css", "/static/login.js", "/static/theme.js", "/static/icon.svg")
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; "
@@ -60,11 +60,11 @@ def new_token() -> str:
     return "-".join(drawn[k : k + 4] for k in range(0, LENGTH, 4))
 
 
-class Door:
+class AccessRules:
     """The rules of one page. host: where it listens.  token: what must be typed; None if nothing must.
 
-    >>> door = Door("127.0.0.1", None)
-    >>> door.is_ours("localhost:8765"), door.is_ours("evil.example:8765"), door.is_ours("192.168.1.7")
+    >>> rules = AccessRules("127.0.0.1", None)
+    >>> rules.is_ours("localhost:8765"), rules.is_ours("evil.example:8765"), rules.is_ours("192.168.1.7")
     (True, False, False)
     """
 
@@ -133,11 +133,11 @@ class Door:
         return cookie is not None and self._known.get(cookie.value, 0.0) > time.monotonic()
 
 
-class Guarded:
-    """An application behind a door: what is not allowed never reaches it."""
+class AccessMiddleware:
+    """Middleware: requests that the rules refuse never reach the application."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self._app, self._door = app, door
+    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
+        self._app, self._rules = app, rules
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -152,18 +152,18 @@ class Guarded:
         await (refused or self._app)(scope, receive, sent)
 
     def _refusal(self, method: str, path: str, headers: Headers) -> Response | None:
-        door = self._door
-        if not door.is_ours(headers.get("host", "")):
+        rules = self._rules
+        if not rules.is_ours(headers.get("host", "")):
             return _error(421, "this page is not served under that name: open the address that `fleetgp watch` printed")
         if method not in ("GET", "HEAD", "POST"):
             return _error(405, f"expected GET or POST, got {method}")
         if method == "POST":
-            if not door.same_origin(headers):
+            if not rules.same_origin(headers):
                 return _error(403, "expected a request of the page itself, got one of another origin")
             length = headers.get("content-length", "")
             if not length.isdecimal() or int(length) > LARGEST:
                 return _error(413, f"expected a request of at most {LARGEST} bytes")
-        if not door.knows(headers) and path not in OPEN:
+        if not rules.knows(headers) and path not in OPEN:
             return RedirectResponse("/login", 303) if path == "/" else _error(401, "type the token first: see /login")
         return None
 

@@ -1,14 +1,10 @@
-"""The page's server: a few files, one stream of what changes, and a few things that viewers may do.
+"""The page's server: a few files, a stream of changes, and a few things that viewers may do.
 
-Connections of the page: a deadline for every request, so that nobody keeps others out by sending half of one.
+Every request has a deadline. A browser sends a request in one piece; a client that holds many connections open without
+completing a request (slow loris) loses them after a fraction of a second, one that holds few after some seconds.
 
-A browser sends a request in one piece. A client that holds many connections open without completing a request (slow
-loris) loses them after a fraction of a second, one that holds few after some seconds. One that opens new ones all the
-time loses its own.
-
-What has changed between two pictures, as a JSON merge patch (RFC 7396), which a browser applies in a few lines.
-
-A page as it is now, or of a finished run, as one HTML file that needs nothing else.
+The stream has the changes between two pictures as JSON merge patches (RFC 7396). A page can be saved as one HTML file
+that needs nothing else.
 """
 
 from __future__ import annotations
@@ -37,8 +33,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fleetgp.errors import FleetGPError, InputError, NetworkError
-from fleetgp.page.security import KNOWN_FOR, Door, Guarded, is_loopback, new_token
-from fleetgp.page.source import Source
+from fleetgp.page.security import KNOWN_FOR, AccessMiddleware, AccessRules, is_loopback, new_token
+from fleetgp.page.source import PageSource
 
 #: Seconds in which a connection must be used, and in which a request must be complete after its first byte.
 COMPLETE = 5.0
@@ -134,7 +130,7 @@ class TimedProtocol(H11Protocol):
 
 
 def changes(before: Any, after: Any) -> Any:
-    """The patch that makes `after` of `before`. Values that are None count as not there; lists are told whole.
+    """The patch that makes `after` of `before`. Values that are None count as not there; lists are sent whole.
 
     >>> changes({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 2, "d": 4}})
     {'b': {'d': 4}, 'a': None}
@@ -185,22 +181,22 @@ def bundled(name: str = "app.js", done: set[str] | None = None) -> str:
     return before + EXPORT.sub("", IMPORT.sub("", text))
 
 
-def saved_page(source: Source) -> str:
-    """The page with its present picture, map and rows inside. It asks for nothing, and tells nobody."""
+def saved_page(source: PageSource) -> str:
+    """The page with its present picture, map and rows inside; it sends no request."""
     _, picture = source.picture()
-    told: dict[str, Any] = {"picture": picture, "rows": source.rows()}
+    content: dict[str, Any] = {"picture": picture, "rows": source.rows()}
     data = source.field(picture.get("map", {}).get("version", -1))
     if data is not None:
-        told["field"] = base64.b64encode(data).decode()
+        content["field"] = base64.b64encode(data).decode()
     script = f'"use strict";(() => {{\n{_read("theme.js")}\n{bundled()}\n}})();'
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:"
     # "<" could end the element that the JSON stands in.
-    content = json.dumps(told, allow_nan=False).replace("<", "\\u003c")
+    document = json.dumps(content, allow_nan=False).replace("<", "\\u003c")
     page = re.sub(r"\s*<script .*?</script>|\s*<link .*?>", "", _read("index.html"))
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     head = f"{meta}\n<style>\n{_read('style.css')}</style>\n</head>"
-    tail = f'<script type="application/json" id="saved">{content}</script>\n<script>{script}</script>\n</body>'
+    tail = f'<script type="application/json" id="saved">{document}</script>\n<script>{script}</script>\n</body>'
     return page.replace("</head>", head, 1).replace("</body>", tail, 1)
 
 
@@ -208,7 +204,7 @@ def saved_page(source: Source) -> str:
 PORT = 8765
 #: Streams, and connections in all, that are served at once.
 STREAMS, CONNECTIONS = 24, 400
-#: Seconds between two looks for something new, and after which a stream that has nothing to tell shows that it lives.
+#: Seconds between two checks for changes, and after which a silent stream sends a sign of life.
 LOOK, ALIVE = 0.1, 5.0
 #: What stands in the folder `static`, by how it ends.
 TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -224,18 +220,18 @@ class PageServer:
     """
 
     def __init__(
-        self, source: Source, host: str = "127.0.0.1", port: int | None = None, *, guarded: bool = False
+        self, source: PageSource, host: str = "127.0.0.1", port: int | None = None, *, guarded: bool = False
     ) -> None:
         self._source = source
         self._socket = _listen(host, port)
         bound = self._socket.getsockname()[1]
         self.token = new_token() if guarded or not is_loopback(host) else None
-        self._door = Door(host, self.token, bound)
+        self._rules = AccessRules(host, self.token, bound)
         shown = socket.gethostname() if host in ("0.0.0.0", "::") else host
         self.address = f"http://[{shown}]:{bound}/" if ":" in shown else f"http://{shown}:{bound}/"
         self._ending, self._streams = threading.Event(), 0
         config = uvicorn.Config(
-            Guarded(self._app(), self._door),
+            AccessMiddleware(self._app(), self._rules),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -309,29 +305,29 @@ class PageServer:
         if self._streams >= STREAMS:
             return JSONResponse({"error": f"{STREAMS} pages are open already: close one"}, 503)
         self._streams += 1  # at once: nothing else runs between the check and this
-        return _Stream(self._told(), self._stream_ended)
+        return _Stream(self._changes(), self._stream_ended)
 
     def _stream_ended(self) -> None:
         self._streams -= 1
 
-    async def _told(self) -> AsyncIterator[str]:
+    async def _changes(self) -> AsyncIterator[str]:
         """First the whole picture, then what changes in it."""
         version, shown = self._source.picture()
         yield _event("whole", shown)
-        told = time.monotonic()
+        sent = time.monotonic()
         while not self._ending.is_set():
             await asyncio.sleep(LOOK)
             now, picture = self._source.picture()
             if now != version:
                 patch = changes(shown, picture)
                 version, shown = now, picture
-                # A picture in which only the time has changed is told now and then: that one looks, too.
-                if set(patch) - {"now"} or time.monotonic() - told > ALIVE / 5:
+                # A picture in which only the time has changed is sent now and then, as a sign of life.
+                if set(patch) - {"now"} or time.monotonic() - sent > ALIVE / 5:
                     yield _event("patch", patch)
-                    told = time.monotonic()
-            elif time.monotonic() - told > ALIVE:
+                    sent = time.monotonic()
+            elif time.monotonic() - sent > ALIVE:
                 yield ": nothing new\n\n"
-                told = time.monotonic()
+                sent = time.monotonic()
 
     async def _field(self, request: Request) -> Response:
         data = self._source.field(request.path_params["version"])
@@ -350,14 +346,14 @@ class PageServer:
     async def _login(self, request: Request) -> Response:
         form = parse_qs((await request.body()).decode("utf-8", "replace"))
         address = request.client.host if request.client else ""
-        known = self._door.login(form.get("token", [""])[0], address)
+        known = self._rules.login(form.get("token", [""])[0], address)
         if known is None:
-            if self._door.guesses(address):
+            if self._rules.guesses(address):
                 why = "too many wrong tokens from this address: copy the one that `fleetgp watch` printed"
                 return JSONResponse({"error": why}, 429, {"Connection": "close"})
             return RedirectResponse("/login?again", 303)
         response = RedirectResponse("/", 303)
-        response.set_cookie(self._door.cookie, known, max_age=int(KNOWN_FOR), httponly=True, samesite="strict")
+        response.set_cookie(self._rules.cookie, known, max_age=int(KNOWN_FOR), httponly=True, samesite="strict")
         return response
 
 
@@ -413,8 +409,8 @@ def _confirmed(given: dict[str, Any]) -> bool:
     return True
 
 
-def _event(name: str, told: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(told, allow_nan=False)}\n\n"
+def _event(name: str, content: dict[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(content, allow_nan=False)}\n\n"
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

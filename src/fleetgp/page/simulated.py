@@ -1,4 +1,4 @@
-"""The simulator on the same page: a fleet in this process, whose agents tell what processes would tell."""
+"""The simulator on the same page: a fleet in this process, whose agents report what processes would report."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network import Ledger
-from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.happenings import PAGE, Heard
-from fleetgp.page.maps import Axes, axes_of, field_of, told_point
-from fleetgp.page.source import ANY, Source
+from fleetgp.page.collector import Collector, FleetFacts
+from fleetgp.page.events import PAGE, Contact
+from fleetgp.page.maps import MapAxes, axes_of, field_of, point_facts
+from fleetgp.page.source import ANY, PageSource
 from fleetgp.progress import Progress
 
 METHODS = tuple(name for name in fg.PREDICTION_METHODS if name.startswith("dec-"))
@@ -29,7 +29,7 @@ EVENTS, MOST_ROWS = 16, 500
 ETA = 0.3
 
 
-class Simulated(Source):
+class Simulated(PageSource):
     """Trains a fleet in this process, round by round, and maps its field.
 
     shards: what `Fleet` takes; the agents' names are agent1, agent2, ...  method: of training.
@@ -41,7 +41,7 @@ class Simulated(Source):
         names = tuple(f"agent{k + 1}" for k in range(len(shards)))
         self.fleet = fg.Fleet(shards, graph, inputs=list(inputs), kernel="se", normalize=False)
         edges = tuple((names[a], names[b]) for a, b in self.fleet.graph.union.edges.tolist())
-        facts = Facts("demo", names, edges, inputs, target, METHODS, "dec-nn-grbcm", simulated=True)
+        facts = FleetFacts("demo", names, edges, inputs, target, METHODS, "dec-nn-grbcm", simulated=True)
         super().__init__(facts)
         self.shards, self._method = shards, method
         self._collector = Collector(facts)
@@ -76,11 +76,11 @@ class Simulated(Source):
         return {"agent": self.facts.names[0]}
 
     def rows(self) -> dict[str, Any]:
-        found = {}
+        rows = {}
         for name, (inputs, targets, *_) in zip(self.facts.names, self.shards, strict=True):
             kept = slice(None, None, max(1, len(targets) // MOST_ROWS))
-            found[name] = {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}
-        return found
+            rows[name] = {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}
+        return rows
 
     # ---- work -----------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class Simulated(Source):
             self._phase = "serving" if self._trained else "failed"
 
     def _learn(self) -> None:
-        def heard(progress: Progress) -> None:
+        def listener(progress: Progress) -> None:
             if self._ending.is_set():
                 raise KeyboardInterrupt
             if progress.thetas is not None:
@@ -111,14 +111,14 @@ class Simulated(Source):
 
         self._phase, self._round = "training", 0
         with self._working:
-            fit = self.fleet.train(self._method, theta0=fg.PAPER_THETA0, progress=heard)
+            fit = self.fleet.train(self._method, theta0=fg.PAPER_THETA0, progress=listener)
         self._thetas, self._trained = fit.thetas, self._trained + 1
         self._book(fit.ledger)
 
     def _draw(self) -> None:
         self._phase = "predicting"
         places = [self._place(k) for k in range(len(self.shards))]
-        axes = axes_of(places) or Axes((0.0,), (1.0,))
+        axes = axes_of(places) or MapAxes((0.0,), (1.0,))
         shape = axes.fine if len(axes.low) == 1 else (SIDE, SIDE)
         at = self.chosen.at or tuple(0.5 * (a + b) for a, b in zip(axes.low[2:], axes.high[2:], strict=True))
         answer = self._answer(axes.points(shape, at))
@@ -135,25 +135,25 @@ class Simulated(Source):
             {"number": self._count, "time": time.time(), "event": "answered", "asker": PAGE, "queries": 1}
             | {"method": answer["method"], "took_part": said, "missing": [], "rounds": answer["rounds"]}
         )
-        return {**told_point(point, answer), "agent": answer["agent"]}
+        return {**point_facts(point, answer), "agent": answer["agent"]}
 
     def _answer(self, points: Array) -> dict[str, Any]:
-        """What an agent would answer, and who was asked."""
+        """What an agent would answer, and which one was asked."""
         names, chosen = self.facts.names, self.chosen
         asked = 0 if chosen.agent == ANY else names.index(chosen.agent)
         eta = ETA if chosen.method.startswith("dec-nn-") else None
         with self._working:
-            found = self.fleet.predict(points, chosen.method, agent=asked, eta=eta)
-        self._book(found.ledger)
+            answer = self.fleet.predict(points, chosen.method, agent=asked, eta=eta)
+        self._book(answer.ledger)
         return {
-            "mean": found.mean,
-            "variance": found.variance,
-            "uninformed": found.uninformed,
-            "said": dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True)),
+            "mean": answer.mean,
+            "variance": answer.variance,
+            "uninformed": answer.uninformed,
+            "said": dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True)),
             "missing": [],
-            "method": found.method,
-            "status": found.status,
-            "rounds": found.rounds,
+            "method": answer.method,
+            "status": answer.status,
+            "rounds": answer.rounds,
             "agent": names[asked],
         }
 
@@ -162,13 +162,13 @@ class Simulated(Source):
         for agent, kinds in self._kinds.items():
             kinds.update({kind: traffic.bytes for kind, traffic in ledger.sent_by(agent).items()})
 
-    # ---- what the agents tell -------------------------------------------------------------------------------
+    # ---- what the agents report -----------------------------------------------------------------------------
 
     def _tick(self) -> None:
         while not self._ending.wait(TICK):
             now = time.time()
-            heard = {name: Heard(self._status(k), now, "", self._began) for k, name in enumerate(self.facts.names)}
-            picture = self._collector.take(heard, now)
+            contacts = {name: Contact(self._status(k), now, "", self._began) for k, name in enumerate(self.facts.names)}
+            picture = self._collector.take(contacts, now)
             self.post(
                 {**picture, "maps": {"asking": self._phase == "predicting", "problem": self._problem, "stale": ""}}
             )

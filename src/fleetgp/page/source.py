@@ -1,4 +1,4 @@
-"""What a page shows, and what its viewers may do: the same for a fleet of processes and for the simulator."""
+"""What a page shows and what its viewers may do, for a fleet of processes and for the simulator alike."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fleetgp.errors import InputError, NetworkError, shortened, unknown_name
-from fleetgp.page.collector import Facts
-from fleetgp.page.maps import Field
+from fleetgp.page.collector import FleetFacts
+from fleetgp.page.maps import MapField
 
 #: Questions of viewers that may be under way at once.
 MOST_ASKED = 4
@@ -20,37 +20,37 @@ ANY = ""
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What viewers chose. agent: who is asked, or ANY.  at: the values of the inputs after the second, or ()."""
+class ViewerChoice:
+    """What viewers chose. agent: whom to ask, or ANY.  at: the values of the inputs after the second, or ()."""
 
     agent: str
     method: str
     at: tuple[float, ...] = ()
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {"agent": self.agent, "method": self.method, "at": list(self.at)}
 
 
-class Source(abc.ABC):
-    """One fleet that is shown. Any thread may call it.
+class PageSource(abc.ABC):
+    """A fleet that a page shows. Any thread may call it.
 
-    facts: what does not change of it.  version: grows with each picture.  chosen: by the viewers.
+    facts: what does not change.  version: grows with each picture.  chosen: by the viewers.
     """
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: FleetFacts) -> None:
         self.facts = facts
-        self.chosen = Chosen(ANY, facts.method)
+        self.chosen = ViewerChoice(ANY, facts.method)
         self.version = 0
         self._picture: dict[str, Any] = {}
-        self._map: tuple[int, Field | None, dict[str, Any]] = (0, None, {})
+        self._map: tuple[int, MapField | None, dict[str, Any]] = (0, None, {})
         self._lock = threading.Lock()
         self._asking = threading.BoundedSemaphore(MOST_ASKED)
-        self.post({"fleet": facts.told(), "sentence": "", "tone": "busy", "agents": {}, "maps": {}})
+        self.post({"fleet": facts.as_dict(), "sentence": "", "tone": "busy", "agents": {}, "maps": {}})
 
     # ---- what is shown --------------------------------------------------------------------------------------
 
     def picture(self) -> tuple[int, dict[str, Any]]:
-        """Its version, and the last picture; it is replaced, never changed."""
+        """The version and the last picture, which is replaced, never changed."""
         with self._lock:
             return self.version, self._picture
 
@@ -65,14 +65,14 @@ class Source(abc.ABC):
         return {}
 
     def post(self, picture: dict[str, Any]) -> None:
-        """Show another picture, with the map and the choices that there are."""
+        """Show another picture, with the present map and choices."""
         with self._lock:
             number, field, about = self._map
-            told = {} if field is None else {"version": number, **field.told(), **about}
-            self._picture = {**picture, "map": told, "chosen": self.chosen.told()}
+            shown = {} if field is None else {"version": number, **field.as_dict(), **about}
+            self._picture = {**picture, "map": shown, "chosen": self.chosen.as_dict()}
             self.version += 1
 
-    def post_map(self, field: Field, about: dict[str, Any]) -> None:
+    def post_map(self, field: MapField, about: dict[str, Any]) -> None:
         with self._lock:
             self._map = self._map[0] + 1, field, about
 

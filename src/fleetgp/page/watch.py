@@ -1,4 +1,4 @@
-"""A running fleet, watched: its agents are asked again and again, each in turn, with a limit on every wait."""
+"""A running fleet on the page: every agent is asked for its status again and again, with a limit on every wait."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from typing import Any
 from fleetgp.agent.description import PREDICTORS, Description
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.operator.client import AgentClient, why_unreachable
-from fleetgp.page.collector import Collector, Facts
-from fleetgp.page.happenings import PAGE, PAGE_MAP, Heard
-from fleetgp.page.mapper import Mapper
-from fleetgp.page.maps import SHARE, told_point
-from fleetgp.page.source import ANY, Source
+from fleetgp.page.collector import Collector, FleetFacts
+from fleetgp.page.events import PAGE, PAGE_MAP, Contact
+from fleetgp.page.maps import SHARE, Mapper, point_facts
+from fleetgp.page.source import ANY, PageSource
 
-#: Seconds between two looks at an agent, to reach one, and for its answer.
+#: Seconds between two requests to an agent, to reach one, and for its answer.
 PAUSE, REACH, WITHIN = 1.0, 1.5, 2.0
 #: Seconds between two pictures.
 TICK = 0.25
-#: Threads that look; where there are more agents each looks at several.
-LOOKERS = 64
+#: Threads that ask for status; where there are more agents each asks several.
+THREADS = 64
 #: Seconds that an answer may take to arrive after the agent has had its time.
 GRACE = 2.0
 
 
-def facts_of(description: Description) -> Facts:
+def facts_of(description: Description) -> FleetFacts:
     names = description.names
-    return Facts(
+    return FleetFacts(
         name=description.name,
         names=names,
         edges=tuple((names[a], names[b]) for a, b in description.graph.edges.tolist()),
@@ -42,22 +41,22 @@ def facts_of(description: Description) -> Facts:
     )
 
 
-class Looker:
-    """Looks at one agent over a session that stays open."""
+class AgentProbe:
+    """Asks one agent for its status over a session that stays open."""
 
     def __init__(self, description: Description, name: str) -> None:
         self._description, self._name = description, name
         self._client: AgentClient | None = None
 
-    def look(self, before: Heard, after: int) -> Heard:
-        """What is known of it now. A session that broke is opened anew at once: is anybody there at all?"""
+    def probe(self, before: Contact, after: int) -> Contact:
+        """What is known of the agent now. A broken session is reopened at once, to learn whether anybody is there."""
         for fresh in (self._client is None, True):
             began = time.monotonic()
             try:
                 if self._client is None:
                     self._client = AgentClient(self._description, self._name, reach=REACH)
                 state = self._client.request("status", WITHIN, after=after)
-            except Exception as error:  # whatever it says or its session does, others are looked at and so is it, later
+            except Exception as error:  # whatever goes wrong, the others are asked, and later this one again
                 slow = time.monotonic() - began >= 0.8 * REACH
                 trouble = "silent" if slow or self._client is not None else "gone"
                 why = why_unreachable(error)
@@ -65,9 +64,9 @@ class Looker:
                 if fresh or slow:
                     break
             else:
-                return Heard(state, time.time(), "", before.since if not before.trouble else time.time())
+                return Contact(state, time.time(), "", before.since if not before.trouble else time.time())
         since = before.since if before.trouble == trouble else before.at or time.time()
-        return Heard(before.state, before.at, "silent" if trouble == "silent" else "gone", since, why)
+        return Contact(before.state, before.at, "silent" if trouble == "silent" else "gone", since, why)
 
     def rows(self) -> Any:
         with AgentClient(self._description, self._name, reach=REACH) as client:
@@ -87,7 +86,7 @@ def _close(client: AgentClient | None) -> None:
             client.close()
 
 
-class Watch(Source):
+class Watch(PageSource):
     """A fleet of processes. share: the part of its time and bytes that maps may cost."""
 
     def __init__(self, description: Description, *, share: float = SHARE, pause: float = PAUSE) -> None:
@@ -95,17 +94,17 @@ class Watch(Source):
         self.description, self._pause = description, pause
         self.collector = Collector(self.facts)
         now = time.time()
-        self._heard = {name: Heard(since=now) for name in self.facts.names}
+        self._contacts = {name: Contact(since=now) for name in self.facts.names}
         self._seen = dict.fromkeys(self.facts.names, (0.0, 0))
-        self._lookers = {name: Looker(description, name) for name in self.facts.names}
+        self._probes = {name: AgentProbe(description, name) for name in self.facts.names}
         self.mapper = Mapper(self, share)
         self._ending = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         names = self.facts.names
-        for first in range(min(LOOKERS, len(names))):
-            self._begin(self._follow, names[first::LOOKERS])
+        for first in range(min(THREADS, len(names))):
+            self._begin(self._follow, names[first::THREADS])
         self._begin(self._tick)
         self._begin(self.mapper.run, self._ending)
 
@@ -119,65 +118,65 @@ class Watch(Source):
         deadline = time.monotonic() + REACH + WITHIN
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        for thread in [looker.close() for looker in self._lookers.values()]:
+        for thread in [looker.close() for looker in self._probes.values()]:
             thread.join(max(0.1, deadline - time.monotonic()))
 
-    # ---- looking --------------------------------------------------------------------------------------------
+    # ---- status ---------------------------------------------------------------------------------------------
 
     def _follow(self, names: tuple[str, ...]) -> None:
         while True:
             for name in names:
-                self._look(name)
+                self._probe(name)
                 if self._ending.is_set():
                     return
             if self._ending.wait(self._pause):
                 return
 
-    def _look(self, name: str) -> None:
-        """An agent that was started again counts its events from 1: it is asked for all of them then."""
+    def _probe(self, name: str) -> None:
+        """Ask one agent. One that was started again counts its events from 1, so all of them are asked for then."""
         began, after = self._seen[name]
-        heard = self._lookers[name].look(self._heard[name], after)
-        if not heard.trouble:
-            fresh = heard.state.get("began", 0.0)
-            lines = [line["number"] for line in heard.state.get("events", ())]
+        contact = self._probes[name].probe(self._contacts[name], after)
+        if not contact.trouble:
+            fresh = contact.state.get("began", 0.0)
+            lines = [line["number"] for line in contact.state.get("events", ())]
             self._seen[name] = fresh, (max(lines, default=after if fresh == began else 0))
-        self._heard[name] = heard
+        self._contacts[name] = contact
 
     def _tick(self) -> None:
         while not self._ending.wait(TICK):
-            self.look()
+            self.update()
 
-    def look(self) -> None:
-        """A picture of what is known now."""
-        picture = self.collector.take(dict(self._heard), time.time())
-        picture["maps"] = self.mapper.told()
+    def update(self) -> None:
+        """Post a picture of what is known now."""
+        picture = self.collector.take(self.contacts(), time.time())
+        picture["maps"] = self.mapper.facts()
         self.post(picture)
 
-    def heard(self) -> dict[str, Heard]:
-        return dict(self._heard)
+    def contacts(self) -> dict[str, Contact]:
+        return dict(self._contacts)
 
     def rows(self) -> dict[str, Any]:
-        found = {}
-        for name, heard in self.heard().items():
-            if not heard.trouble and heard.state.get("shows_rows"):
+        rows = {}
+        for name, contact in self.contacts().items():
+            if not contact.trouble and contact.state.get("shows_rows"):
                 with suppress(FleetGPError):  # gone since, or it does not show them any more
-                    found[name] = self._lookers[name].rows()
-        return found
+                    rows[name] = self._probes[name].rows()
+        return rows
 
     # ---- asking ---------------------------------------------------------------------------------------------
 
     def asked_agent(self) -> str:
-        """Whom to ask: the chosen one, or the first that has a model and is in the largest part."""
+        """The agent to ask: the chosen one, or the first with a model in the largest part."""
         if self.chosen.agent != ANY:
             return self.chosen.agent
-        heard = self.heard()
-        there = [name for name, one in heard.items() if not one.trouble and one.state.get("trained")]
+        contacts = self.contacts()
+        there = [name for name, one in contacts.items() if not one.trouble and one.state.get("trained")]
         if not there:
             raise NetworkError("nobody who is there has a model yet: wait until the fleet has learned one")
-        return max(there, key=lambda name: len(heard[name].state.get("members", ())))
+        return max(there, key=lambda name: len(contacts[name].state.get("members", ())))
 
     def question(self, points: list[list[float]], asker: str = PAGE_MAP) -> dict[str, Any]:
-        """What the fleet answers, and who was asked ("agent")."""
+        """The fleet's answer, and who was asked ("agent")."""
         agent, limit = self.asked_agent(), self.description.timeouts.ask
         with AgentClient(self.description, agent, reach=REACH) as client:
             how = {"method": self.chosen.method, "asker": asker, "seconds": limit}
@@ -186,7 +185,7 @@ class Watch(Source):
 
     def _ask(self, point: tuple[float, ...]) -> dict[str, Any]:
         answer = self.question([list(point)], PAGE)
-        return {**told_point(point, answer), "agent": answer["agent"]}
+        return {**point_facts(point, answer), "agent": answer["agent"]}
 
     def renew(self) -> None:
         self.mapper.wanted.set()

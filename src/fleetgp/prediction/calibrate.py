@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial import cKDTree
-from scipy.special import ndtri
+import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
@@ -34,12 +33,14 @@ from fleetgp.data.holdout import (
     row_pieces,
     second_half,
 )
+from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
+from fleetgp.prediction.answer import predict
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -52,7 +53,6 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod
-from fleetgp.prediction.predict import answer
 from fleetgp.prediction.results import Prediction
 
 #: Where rows are private: so many places all over the box are asked about, and so many near a row stand for it.
@@ -76,7 +76,7 @@ class Fleetwide:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
-        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.neighbours)
+        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.n_neighbours)
 
 
 def calibrate(
@@ -99,7 +99,7 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, options.neighbours, *facts)
+    return Calibration(method.name, options.eta, options.n_neighbours, *facts)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------
@@ -124,7 +124,8 @@ def _outcomes(
         for own in shards
     ]
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
-    most, deviations, count = max(1, holding.max_rows // folds), float(ndtri(0.5 + 0.5 * holding.level)), 0
+    most, deviations = max(1, holding.max_rows // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level))
+    count = 0
     for fold in range(folds):
         hide = [hidden(own, fold, folds) for own in pieces]
         rows = [
@@ -136,12 +137,12 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = answer(conditioned, network, method, queries, options)
+            found = _predicted(conditioned, network, method, queries, options)
             told = _carried(conditioned, network, places, queries, found)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = answer(conditioned, network, method, queries, options)
+            found = _predicted(conditioned, network, method, queries, options)
             answers = zip(found.means, found.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
@@ -156,6 +157,13 @@ def _outcomes(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
             f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
         )
+
+
+def _predicted(
+    conditioned: Conditioned, network: Network, method: PredictionMethod, queries: Array, options: PredictionOptions
+) -> Prediction:
+    with retold(units=conditioned.units):
+        return predict(conditioned, network, method, queries, options)
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
@@ -192,7 +200,7 @@ def _carried(
     posteriors = conditioned.own(network.hosted).items(range(len(places)))
     scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
-    tree, told = cKDTree(queries / width), []
+    tree, told = scipy.spatial.cKDTree(queries / width), []
     for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):

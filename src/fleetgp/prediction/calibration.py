@@ -110,7 +110,7 @@ class Calibration:
 
     method: str
     eta: Eta
-    neighbours: int
+    n_neighbours: int
     holdout: str
     level: float
     cells: int
@@ -127,13 +127,13 @@ class Calibration:
     def told(self) -> str:
         """What it is for, in words."""
         row = METHODS[self.method]
-        having = {name: getattr(self, name) for name in ("eta", "neighbours") if name in row.options}
+        having = {name: getattr(self, name) for name in ("eta", "n_neighbours") if name in row.options}
         given = " and ".join(f"{name} {value}" for name, value in having.items())
         return f"{self.method} with {given}" if given else self.method
 
     def about(self, method: PredictionMethod, options: PredictionOptions) -> bool:
         """Whether it is one for such predictions."""
-        same = (self.method, self.eta, self.neighbours) == (method.name, options.eta, options.neighbours)
+        same = (self.method, self.eta, self.n_neighbours) == (method.name, options.eta, options.n_neighbours)
         return same and options.beta == "relative"
 
 

@@ -12,15 +12,15 @@ from fleetgp.consensus.agreements import Scaling
 from fleetgp.consensus.samples import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.base import Posterior
-from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, OtherEngine, check_engine, condition, reweighed
+from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
-from fleetgp.prediction.local import Reach
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
+from fleetgp.prediction.reach import Reach
 
 
 class Conditioned:
@@ -38,11 +38,11 @@ class Conditioned:
         thetas: Array,
         scaling: Scaling | None = None,
         engine: str = "auto",
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
     ) -> None:
         check_engine(engine, kernel)
         self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
-        self._expert = partial(_expert, kernel=kernel, engine=engine, neighbours=neighbours)
+        self._expert = partial(_expert, kernel=kernel, engine=engine, n_neighbours=n_neighbours)
         #: of theta, in those of the data
         self.units = np.exp(self.scaling.shift(kernel.units(shards.dimension)))
         self.thetas = thetas / self.units
@@ -180,11 +180,20 @@ class Conditioned:
 
     def _dense_anyway(self, hosted: Sequence[int], samples: Sequence[Observations]) -> BoolArray:
         """(A, 1) whose data with the samples of the others are certain to be the dense engine's."""
-        if not self._never_by_moments or self.engine == "vecchia" or isinstance(self.engine, OtherEngine):
+        if not self._never_by_moments or self.engine == "vecchia" or may_be_another(self.engine):
             return np.zeros((len(hosted), 1), dtype=bool)
         others = sum(map(len, samples))
         sizes = [len(own) + others - len(samples[i]) for own, i in zip(self.shards, hosted, strict=True)]
         return np.array([[self.engine == "dense" or size <= MOST_DENSE] for size in sizes])
+
+    def kinks(self, inputs: Array, queries: Array) -> BoolArray:
+        """(T, D) along which inputs a mean from observations at these inputs has a kink at which query."""
+        result = np.zeros(queries.shape, dtype=bool)
+        for axes in self.kernel.rough_axes(queries.shape[1]):
+            places = {row.tobytes() for row in inputs[:, list(axes)] + 0.0}  # no -0.0
+            there = np.array([row.tobytes() in places for row in queries[:, list(axes)] + 0.0], dtype=bool)
+            result[:, list(axes)] |= there[:, None]
+        return result
 
     @cached_property
     def reach(self) -> Reach:
@@ -220,14 +229,14 @@ def _expert(
     *,
     kernel: Kernel,
     engine: str,
-    neighbours: int,
+    n_neighbours: int,
     moments: bool,
 ) -> Expert:
-    return Expert(data, kernel, agent, engine, neighbours, moments=moments)
+    return Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
 
 
 class Conditioner:
-    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or neighbours change.
+    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or n_neighbours change.
 
     Rows that come after the old ones are given to it: nothing else is computed anew.
 
@@ -246,13 +255,13 @@ class Conditioner:
         thetas: Array,
         scaling: Scaling,
         engine: str,
-        neighbours: int = NEIGHBOURS,
+        n_neighbours: int = NEIGHBOURS,
     ) -> Conditioned:
-        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, neighbours)
+        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, n_neighbours)
         more = None if self._data is None else shards.added_since(self._data)
         if self._last is None or model != self._model or more is None:
             self._last = None  # before the next one needs the memory
-            self._last = Conditioned(shards, kernel, thetas, scaling, engine, neighbours)
+            self._last = Conditioned(shards, kernel, thetas, scaling, engine, n_neighbours)
         else:
             for i, rows in enumerate(more):
                 if len(rows):

@@ -1,46 +1,292 @@
-"""The prediction methods: one row each. A method is a rule, a selection of agents, and where they meet."""
+"""What a prediction method is, what it is asked and what it answers, and the registry of all methods.
+
+A method is an object: `agree` gets from the other agents what does not depend on the queries; `predict`, `joint` and
+`gradient` answer a block of queries. All are abstract, so that no method is answered by the formula of another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import abc
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any
 
+import numpy as np
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus import BatchOutcome
+from fleetgp.data.dataset import Dataset
+from fleetgp.engines.basis import Basis
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, check_name
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.model.observations import Observations
+from fleetgp.network import Network
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.conditioned import Conditioned
 
-Solver = Literal["direct", "jor", "jor-star", "dale"]
 #: The options of the paper's recursions alone.
 RECURSIVE = ("rounds", "tol")
+#: Kinds of content that hold rows of the data.
+ROWS = ("inputs", "observations")
+#: Queries that the agents answer together: one message carries them all.
+BLOCK = 2000
+#: Bytes that a block of queries may need besides the agents' posteriors; with many agents it has fewer queries.
+BLOCK_BYTES = 1 << 30
+#: Queries of a joint prediction: of a committee, whose agents add up a matrix of so many rows, 1 MB over each edge; and
+#: of the exact GP, where a matrix takes 0.8 GB.
+MOST_OF_COMMITTEE, MOST_JOINT = 500, 10_000
+
+
+# ---- what is asked, and answered ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PredictionMethod:
-    """rule: "full-gp", "npae", "nearest" (observations) or an aggregation rule.
+class SharedState:
+    """What a method needs from the other agents, whatever is asked. It is the same at every agent.
 
-    nearest: only the correlated agents take part (CBNN).
-    full-gp is of all data at a central node; decentralized, of their moments at every agent.
+    samples: every agent's, for grBCM.  basis: on the box of the whole fleet, for NPAE without inputs that travel.
+    pool: all data at the central node, for the exact GP.  moments: of all data, for the exact GP at every agent, or
+        at the central node.
+    size: how many observations there are, for dec-nearest.
+    """
+
+    samples: tuple[Observations, ...] = ()
+    basis: Basis | None = None
+    pool: Observations | None = None
+    moments: FleetMoments | None = None
+    size: int = 0
+
+
+@dataclass(frozen=True)
+class PreviousState:
+    """What was agreed on when the agents had fewer rows, or the same. rows: (A,) how many each hosted agent had.
+
+    unchanged: whether no agent of the fleet has more rows now.
+    """
+
+    state: SharedState
+    rows: Sequence[int]
+    unchanged: bool
+
+    def since(self, shards: Dataset) -> list[Observations]:
+        """The rows that each hosted agent has received since."""
+        return [own.rows(slice(n, None)) for own, n in zip(shards, self.rows, strict=True)]
+
+
+@dataclass(frozen=True)
+class PreparedQuery:
+    """A block of queries (T, D), in the coordinates of the model, with all that is needed to answer them.
+
+    shared: what the agents have agreed on.
+    to: the only agent that receives the answer, where it comes along the tree; None: all.
+    """
+
+    network: Network
+    conditioned: Conditioned
+    queries: Array
+    options: PredictionOptions
+    shared: SharedState
+    to: int | None = None
+
+    @property
+    def thetas(self) -> Array:
+        """(A, P) of the hosted agents, for the scaled observations."""
+        return self.conditioned.thetas
+
+    @cached_property
+    def prior(self) -> Array:
+        """(A, T) k(x*, x*)."""
+        return self.conditioned.prior(self.queries)
+
+    @property
+    def hosted(self) -> list[int]:
+        """The agents hosted here."""
+        return list(self.network.hosted)
+
+    @property
+    def everyone(self) -> BoolArray:
+        """(M, T) that all agents take part."""
+        return np.ones((self.network.agents, len(self.queries)), dtype=bool)
+
+    @property
+    def nobody(self) -> BoolArray:
+        """(M, T) that no agent does: also what is known where another agent receives the answer."""
+        return np.zeros((self.network.agents, len(self.queries)), dtype=bool)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """means, variances: (A, T) of f; NaN at agents that do not receive them.  participants: (M, T), likewise.
+
+    averaging, solving: how the agents came by them; along the tree, rounds: (T,) how many it took.
+    """
+
+    means: Array
+    variances: Array
+    participants: BoolArray
+    averaging: BatchOutcome | None = None
+    solving: BatchOutcome | None = None
+    engine: tuple[str, ...] = ()
+    jitter: float = 0.0
+    rounds: IntArray | None = None
+
+    @classmethod
+    def along_tree(
+        cls, query: PreparedQuery, answers: Array | None, participants: BoolArray, rounds: IntArray, **facts: Any
+    ) -> Answer:
+        """From the answers (T, 2), mean and variance, that came along the tree; None where no hosted agent got them."""
+        shape = len(query.hosted), len(query.queries)
+        means, variances = np.full(shape, np.nan), np.full(shape, np.nan)
+        if answers is not None:
+            rows = [i for i, agent in enumerate(query.hosted) if query.to in (None, agent)]
+            means[rows], variances[rows] = answers.T
+        return cls(means, variances, participants, rounds=rounds, **facts)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """f at T queries: mean (T,) and covariance (T, T)."""
+
+    mean: Array
+    covariance: Array
+
+    def at(self, some: BoolArray) -> Vector:
+        """At some of the queries."""
+        return self if some.all() else Vector(self.mean[some], self.covariance[np.ix_(some, some)])
+
+    @property
+    def packed(self) -> Array:
+        """As one row: the mean, and the upper triangle of the covariance."""
+        return np.concatenate([self.mean, self.covariance[np.triu_indices(len(self.mean))]])
+
+    @staticmethod
+    def length(size: int) -> int:
+        """How many numbers that row has for so many queries."""
+        return size + size * (size + 1) // 2
+
+    @classmethod
+    def unpacked(cls, numbers: Array, size: int) -> Vector:
+        """The converse."""
+        covariance = np.empty((size, size))
+        covariance[np.triu_indices(size)] = numbers[size:]
+        covariance.T[np.triu_indices(size)] = numbers[size:]
+        return cls(np.array(numbers[:size]), covariance)
+
+
+@dataclass(frozen=True)
+class JointAnswer:
+    """vector: None where no hosted agent receives it.  participants: (M, T)."""
+
+    vector: Vector | None
+    participants: BoolArray
+    engine: tuple[str, ...]
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True)
+class GradientAnswer:
+    """Of a block of queries, in the model's coordinates and units: gradient (T, D), covariance (T, D, D) or none."""
+
+    gradient: Array
+    covariance: Array | None
+    participants: BoolArray
+    engine: tuple[str, ...]
+    kinks: BoolArray
+    jitter: float = 0.0
+    rounds: int = 0
+
+    @classmethod
+    def unknown(cls, query: PreparedQuery, engine: tuple[str, ...]) -> GradientAnswer:
+        """Where another agent receives it."""
+        nothing = np.full(query.queries.shape, np.nan)
+        return cls(nothing, None, query.nobody, engine, np.isfinite(nothing))
+
+
+# ---- methods -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PredictionMethod(abc.ABC):
+    """One way to answer queries.
+
+    decentralized: over the edges of the graph, without a central node.
+    nearest: only the correlated agents take part in a query (CBNN).
     """
 
     name: str
-    rule: str
     decentralized: bool = False
     nearest: bool = False
-    solver: Solver = "direct"
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """The options that have a meaning for this method.
+    @abc.abstractmethod
+    def rule(self) -> str:
+        """What the method is without its prefixes: of all methods with the same rule one is as good as the other."""
 
-        >>> prediction_method("dec-nn-poe").options
-        ('engine', 'neighbours', 'consensus', 'rounds', 'tol', 'eta')
+    @property
+    @abc.abstractmethod
+    def options(self) -> tuple[str, ...]:
+        """The options that have a meaning for this method."""
+
+    @property
+    @abc.abstractmethod
+    def notes(self) -> tuple[str, str]:
+        """What an agent sends, and when to use the method: for `fleetgp methods`."""
+
+    @abc.abstractmethod
+    def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
+        """The kinds of content that an answer may send. kernel: None for any."""
+
+    @property
+    def reveals(self) -> str:
+        """What it reveals of single rows although it sends none; empty if nothing."""
+        return ""
+
+    @abc.abstractmethod
+    def agree(
+        self,
+        network: Network,
+        conditioned: Conditioned,
+        options: PredictionOptions,
+        previous: PreviousState | None = None,
+    ) -> SharedState:
+        """Let the agents agree on what this method needs, whatever is asked.
+
+        previous: what all agents hold, of the same model: only what has come since is sent.
         """
-        if self.rule == "nearest":
-            return ("neighbours",)
-        agrees = ("consensus", "rounds", "tol") if self.decentralized and self.rule != "full-gp" else ()
-        selects = ("eta",) if self.nearest else ()
-        draws = ("seed",) if self.rule == "grbcm" or self.solver == "jor-star" else ()
-        weighs = ("beta",) if self.rule == "grbcm" else ()
-        return ("engine", "neighbours", *agrees, *selects, *draws, *weighs)
+
+    @abc.abstractmethod
+    def predict(self, query: PreparedQuery) -> Answer:
+        """Mean and variance at each query."""
+
+    @abc.abstractmethod
+    def joint(self, query: PreparedQuery) -> JointAnswer:
+        """Mean and covariance at all queries together."""
+
+    @abc.abstractmethod
+    def gradient(self, query: PreparedQuery) -> GradientAnswer:
+        """The gradient of the mean at each query."""
+
+    @abc.abstractmethod
+    def check_joint(self, agents: int) -> None:
+        """One clear error for a method that has no joint prediction."""
+
+    @abc.abstractmethod
+    def check_gradient(self, agents: int) -> None:
+        """One clear error for a method that has no gradients."""
+
+    def exact(self, agents: int) -> bool:
+        """Whether it is one exact GP: of all data, or of those that count."""
+        return False
+
+    def doubles(self, agents: int, options: PredictionOptions) -> int:
+        """Numbers per query that are held besides sums and verdicts."""
+        return 0
+
+    def agreement_key(self, options: PredictionOptions) -> tuple[object, ...]:
+        """Two questions with the same key need the same to be agreed on, by the same messages."""
+        return self.rule, self.decentralized, None, options.engine
 
     def those_of(self, **options: Any) -> dict[str, Any]:
         """Of one set of options for many methods, those that this method has.
@@ -50,23 +296,37 @@ class PredictionMethod:
         """
         return {name: value for name, value in options.items() if name in self.options}
 
+    def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
+        """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T)."""
+        return np.asarray(1.0 - variances / prior)
 
-AGGREGATIONS = ("poe", "gpoe", "bcm", "rbcm", "grbcm")
 
-_ROWS = (
-    PredictionMethod("dec-full-gp", "full-gp", decentralized=True),
-    PredictionMethod("full-gp", "full-gp"),
-    *(PredictionMethod(rule, rule) for rule in AGGREGATIONS),
-    PredictionMethod("npae", "npae"),
-    *(PredictionMethod(f"dec-{rule}", rule, decentralized=True) for rule in AGGREGATIONS),
-    PredictionMethod("dec-npae", "npae", decentralized=True, solver="jor"),
-    PredictionMethod("dec-npae-star", "npae", decentralized=True, solver="jor-star"),
-    *(PredictionMethod(f"dec-nn-{rule}", rule, decentralized=True, nearest=True) for rule in AGGREGATIONS),
-    PredictionMethod("dec-nn-npae", "npae", decentralized=True, nearest=True, solver="dale"),
-    PredictionMethod("dec-nearest", "nearest", decentralized=True),
-)
-METHODS = {row.name: row for row in _ROWS}
-PREDICTION_METHODS: tuple[str, ...] = tuple(METHODS)
+#: All methods by name; see `register` and `fleetgp.prediction.register_rule`.
+METHODS: dict[str, PredictionMethod] = {}
+
+
+class _Names(Sequence[str]):
+    """The names of all methods, as many as there are at the time."""
+
+    def __getitem__(self, position: Any) -> Any:
+        return tuple(METHODS)[position]
+
+    def __len__(self) -> int:
+        return len(METHODS)
+
+    def __repr__(self) -> str:
+        return repr(tuple(METHODS))
+
+
+PREDICTION_METHODS: Sequence[str] = _Names()
+
+
+def register(*methods: PredictionMethod) -> None:
+    """Add methods, which have names of their own."""
+    for method in methods:
+        if method.name in METHODS:
+            raise InputError(f"expected a new name of a prediction method, got {method.name!r}, which there is already")
+    METHODS.update({method.name: method for method in methods})
 
 
 def prediction_method(name: str) -> PredictionMethod:
@@ -79,27 +339,48 @@ def prediction_method(name: str) -> PredictionMethod:
     return METHODS[name]
 
 
-def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], prefix: str = "") -> None:
+def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], spelled: Callable[[str], str] = str) -> None:
     """One clear error for an option that was given (is not None) and that the method does not have.
 
-    prefix: what options are typed with, "--" on the command line.
+    spelled: how the caller writes an option's name.
 
     >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
     Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine, neighbours; methods with eta: dec-nn-...
+    fleetgp.errors.InputError: poe has no option eta: expected one of engine, n_neighbours; methods with eta: dec-nn-...
     """
     for name, value in given.items():
         if value is not None and name not in method.options:
             having = ", ".join(row.name for row in METHODS.values() if name in row.options)
-            own = ", ".join(prefix + option for option in method.options)
+            own = ", ".join(map(spelled, method.options))
             raise InputError(
-                f"{method.name} has no option {prefix}{name}: expected one of {own}; "
-                f"methods with {prefix}{name}: {having}"
+                f"{method.name} has no option {spelled(name)}: expected one of {own}; "
+                f"methods with {spelled(name)}: {having}"
             )
         consensus = given.get("consensus")
         recursive = isinstance(consensus, str) and consensus == "average"
         if value is not None and name in RECURSIVE and not recursive:
             raise InputError(
-                f"{prefix}{name} is of the paper's recursions, and sums along the tree are exact: "
-                f"leave it out, or give {prefix}consensus average as well"
+                f"{spelled(name)} is of the paper's recursions, and sums along the tree are exact: "
+                f"leave it out, or give {spelled('consensus')} average as well"
             )
+
+
+def check_joint(method: PredictionMethod, agents: int, count: int) -> None:
+    """One clear error for a method that has no joint prediction, or for too many queries."""
+    method.check_joint(agents)
+    if not count:
+        raise InputError("expected at least one query, got none")
+    exact = method.exact(agents)
+    most = MOST_JOINT if exact else MOST_OF_COMMITTEE
+    if count > most:
+        advice = "give fewer" if exact else "give fewer, or use dec-nearest or dec-full-gp, which have more"
+        raise InputError(f"{method.name}: expected at most {most} queries at once, got {count}: {advice}")
+
+
+def block_size(method: PredictionMethod, network: Network, options: PredictionOptions | None = None) -> int:
+    """Queries per block: the same at every agent, so it depends on what all agents know alone."""
+    agents, links = network.agents, len(network.topology.union.directed)
+    # Doubles per query: of an agent's sums and verdicts, and of what crosses a link, which only selected agents use.
+    doubles = 12 * agents + (2 if method.nearest else 16) * links
+    doubles += method.doubles(agents, options or PredictionOptions())
+    return int(np.clip(BLOCK_BYTES // (8 * doubles), 1, BLOCK))

@@ -4,35 +4,173 @@ mean = k_A' C_A^-1 mu and variance = k** - k_A' C_A^-1 k_A, with C_A the covaria
 an agent needs from the others for its row of C_A is flooded, see `cross`. (The paper sends C_j^-1 itself, N_j^2
 scalars, and X_j.) Rows are scaled to unit diagonal, which conditions them better. An agent with
 nothing to say on a query (k_A below 1e-12 of the prior) has the trivial equation q_i = 0.
-
-NPAE from the agents' posteriors: who tells whom what, and which of the three solutions the method takes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import BatchOutcome, average_items, dale, jor, optimal_relaxation
+from fleetgp.consensus.reductions import of_fleet
 from fleetgp.engines.base import WeightedPosterior
-from fleetgp.errors import NumericalError
+from fleetgp.errors import InputError, NumericalError
+from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.cholesky import factorize
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
-from fleetgp.prediction.aggregation import participants_along_tree
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.committee import participants_along_tree
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.cross import ByVectors, ByWeights, Carrier
-from fleetgp.prediction.posteriors import Marginals
-from fleetgp.prediction.rules import SMALLEST
+from fleetgp.prediction.cross import LONGEST, ByVectors, ByWeights, Carrier, common_basis
+from fleetgp.prediction.exact import gradient_of_one, joint_of_one
+from fleetgp.prediction.methods import (
+    Answer,
+    GradientAnswer,
+    JointAnswer,
+    PredictionMethod,
+    PreparedQuery,
+    PreviousState,
+    SharedState,
+)
+from fleetgp.prediction.posteriors import SMALLEST, Marginals
 from fleetgp.prediction.selection import Selection, agree_on_participants, takes_part
-from fleetgp.prediction.task import Answer, Task
 
+Solver = Literal["direct", "jor", "jor-star", "dale"]
 SILENT = 1e-12
 #: The smallest pivot of a correlation matrix of means that is taken for more than rounding.
 PIVOT = 1e-10
+
+
+@dataclass(frozen=True)
+class Npae(PredictionMethod):
+    """solver: of the paper's recursions, with consensus="average"; along the tree and at a server it is direct."""
+
+    solver: Solver = "direct"
+
+    @property
+    def rule(self) -> str:
+        return "npae"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
+        selects, draws = ("eta",) if self.nearest else (), ("seed",) if self.solver == "jor-star" else ()
+        return ("engine", "n_neighbours", *agrees, *selects, *draws)
+
+    @property
+    def notes(self) -> tuple[str, str]:
+        sends = "1 vector per point, to all others" if self.decentralized else "1 vector per point"
+        uses = {
+            "jor-star": "the same: only the paper's recursions differ",
+            "dale": "as dec-npae, but the correlated agents only",
+        }
+        return sends, uses.get(self.solver, "accurate where agents are few; dear")
+
+    def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
+        """Inputs but where vectors on the box of all data will do, which needs the squared exponential."""
+        vectors = kernel is not None and kernel.has_moments and engine != "dense"
+        found = ["statistics", "predictions", *([] if vectors else ["inputs"])]
+        found += ["participants"] if self.nearest else []
+        return (*found, *(["stopping"] if consensus == "average" and self.decentralized else []))
+
+    @property
+    def reveals(self) -> str:
+        return "for every query it sends a function of all inputs of an agent, which determines them where they are few"
+
+    def exact(self, agents: int) -> bool:
+        return agents == 1
+
+    def doubles(self, agents: int, options: PredictionOptions) -> int:
+        return agents * (4 * agents + LONGEST)  # rows of C_A, and what they are computed from
+
+    def check_joint(self, agents: int) -> None:
+        if agents > 1:
+            raise InputError(
+                f"{self.name} has no joint covariance: it would take those of all agents' means at all pairs of "
+                "queries: use dec-nn-grbcm or dec-nearest, or predict for variances"
+            )
+
+    def check_gradient(self, agents: int) -> None:
+        if agents > 1:
+            raise InputError(
+                f"{self.name} has no gradients: they would take those of the covariances of all agents' means: use "
+                "dec-nn-grbcm or dec-nearest, or differences of predictions"
+            )
+
+    def agree(
+        self,
+        network: Network,
+        conditioned: Conditioned,
+        options: PredictionOptions,
+        previous: PreviousState | None = None,
+    ) -> SharedState:
+        """The basis on the box of all data, where vectors in it will do; found again whenever there are more rows."""
+        if options.engine == "dense" or not conditioned.kernel.has_moments:
+            return SharedState()
+        h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
+        inputs = [own.inputs for own in conditioned.shards]
+        with network.phase("box"):
+            return SharedState(basis=common_basis(inputs, h, of_fleet(network, central=not self.decentralized)))
+
+    def predict(self, query: PreparedQuery) -> Answer:
+        network, options, prior = query.network, query.options, query.prior
+        known, carrier = _crossing(query)
+        nested = NpaeInputs(known.mean, prior - known.variance, prior, carrier)
+        if self.decentralized and options.consensus == "tree":
+            return self._along_tree(query, nested, known)
+        participants = query.everyone
+        if self.solver == "direct":
+            with network.phase("aggregate"):
+                outcome = central(nested, network)
+        elif self.solver == "dale":
+            with network.phase("select"):
+                chosen = takes_part(network, nested.explained, prior, options.eta)
+                participants = agree_on_participants(network, chosen, lambda t: nested.explained[:, t])
+            selection = Selection(network.topology, participants)
+            outcome = over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
+        else:
+            star, tol, rounds = self.solver == "jor-star", options.tol, options.rounds
+            outcome = over_everyone(nested, network, star=star, tol=tol, rounds=rounds, seed=options.seed)
+        jitter = max(outcome.jitter, known.jitter)
+        results = outcome.means, outcome.variances, participants, outcome.averaging, outcome.solving
+        return Answer(*results, known.engine, jitter)
+
+    def _along_tree(self, query: PreparedQuery, nested: NpaeInputs, known: Marginals) -> Answer:
+        """Who takes part is agreed first, if not all do; then all that they have to say travels, and is solved."""
+        network, before, participants = query.network, query.network.round, query.everyone
+        if self.nearest:
+            chosen = takes_part(network, nested.explained, query.prior, query.options.eta)
+            participants = participants_along_tree(network, chosen, lambda t: nested.explained[:, t])
+        with network.phase("aggregate"):
+            answers, jitter = along_tree(nested, network, participants, query.to)
+        rounds, jitter = np.full(len(query.queries), network.round - before), max(jitter, known.jitter)
+        return Answer.along_tree(query, answers, participants, rounds, engine=known.engine, jitter=jitter)
+
+    def joint(self, query: PreparedQuery) -> JointAnswer:
+        """Of one agent alone."""
+        return joint_of_one(self, query, query.conditioned.own(query.network.hosted).items([0])[0])
+
+    def gradient(self, query: PreparedQuery) -> GradientAnswer:
+        """Of one agent alone."""
+        own = query.conditioned.own(query.network.hosted).items([0])[0]
+        return gradient_of_one(self, query, own, query.conditioned.shards)
+
+
+def _crossing(query: PreparedQuery) -> tuple[Marginals, Carrier]:
+    """What the agents' posteriors say, and how they tell each other what their means have in common."""
+    conditioned, hosted, basis = query.conditioned, query.network.hosted, query.shared.basis
+    if basis is not None:
+        own, known = conditioned.own(hosted).all_at(query.queries)
+        return known, ByVectors(own, basis, query.queries)
+    posteriors, known = conditioned.weighted(hosted).all_at(query.queries)
+    weighted = [posterior for posterior in posteriors if isinstance(posterior, WeightedPosterior)]
+    return known, ByWeights(weighted, conditioned.kernel, query.queries)
 
 
 @dataclass(frozen=True)
@@ -251,56 +389,3 @@ def variance_of(n: NpaeInputs, explained: Array, settled: BoolArray | None = Non
     if settled is None:
         return variance
     return np.where((explained < prior) | settled, variance, prior)
-
-
-def aggregate_nested(task: Task, conditioned: Conditioned) -> Answer:
-    network, options, prior = task.network, task.options, task.prior
-    known, carrier = _crossing(task, conditioned)
-    nested = NpaeInputs(known.mean, prior - known.variance, prior, carrier)
-    participants = task.everyone
-    if task.along_tree:
-        return _along_tree(task, nested, known)
-    if task.method.solver == "direct":
-        with network.phase("aggregate"):
-            outcome = central(nested, network)
-    elif task.method.solver == "dale":
-        with network.phase("select"):
-            chosen = takes_part(network, nested.explained, prior, options.eta)
-            participants = agree_on_participants(network, chosen, lambda t: nested.explained[:, t])
-        selection = Selection(network.topology, participants)
-        outcome = over_selection(nested, network, selection, tol=options.tol, rounds=options.rounds)
-    else:
-        star = task.method.solver == "jor-star"
-        outcome = over_everyone(nested, network, star=star, tol=options.tol, rounds=options.rounds, seed=options.seed)
-    return Answer(
-        outcome.means,
-        outcome.variances,
-        participants,
-        outcome.averaging,
-        outcome.solving,
-        known.engine,
-        max(outcome.jitter, known.jitter),
-    )
-
-
-def _along_tree(task: Task, nested: NpaeInputs, known: Marginals) -> Answer:
-    """Who takes part is agreed first, if not all do; then all that they have to say travels, and is solved directly."""
-    network, before, participants = task.network, task.network.round, task.everyone
-    if task.method.nearest:
-        chosen = takes_part(network, nested.explained, task.prior, task.options.eta)
-        participants = participants_along_tree(network, chosen, lambda t: nested.explained[:, t])
-    with network.phase("aggregate"):
-        answers, jitter = along_tree(nested, network, participants, task.to)
-    rounds = np.full(len(task.queries), network.round - before)
-    return Answer.told(task, answers, participants, rounds, engine=known.engine, jitter=max(jitter, known.jitter))
-
-
-def _crossing(task: Task, conditioned: Conditioned) -> tuple[Marginals, Carrier]:
-    """What the agents' posteriors say, and how they tell each other what their means have in common."""
-    hosted, basis = task.network.hosted, task.agreed.basis
-    if basis is not None:
-        own, known = conditioned.own(hosted).all_at(task.queries)
-        return known, ByVectors(own, basis, task.queries)
-    posteriors, known = conditioned.weighted(hosted).all_at(task.queries)
-    weighted = [posterior for posterior in posteriors if isinstance(posterior, WeightedPosterior)]
-    return known, ByWeights(weighted, conditioned.kernel, task.queries)

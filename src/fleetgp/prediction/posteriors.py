@@ -36,6 +36,8 @@ KEPT_BYTES = min(1 << 32, memory() // 4)
 #: Entries of k(X_i, x*) that are worked on at a time, 4 MB: solves of fewer columns are slower, and all at once need
 #: fresh memory. But no fewer queries than these.
 CHUNK, SHORTEST_CHUNK = 1 << 19, 128
+#: No variance is taken for smaller than this fraction of the prior: a precision must stay finite.
+SMALLEST = 1e-12
 #: Instead of an engine: no query needed this posterior, so it was not computed.
 UNUSED = "unused"
 

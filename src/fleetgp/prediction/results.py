@@ -17,8 +17,8 @@ from math import prod
 from typing import Any, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
@@ -203,7 +203,7 @@ class Prediction:
         if not level < 1.0:
             raise InputError(f"level must lie between 0 and 1, got {level!r}")
         std = self.std_observed if as_flag(observed, "observed") else self.std
-        half = float(ndtri(0.5 + 0.5 * level)) * std
+        half = float(scipy.special.ndtri(0.5 + 0.5 * level)) * std
         return self.mean - half, self.mean + half
 
     def to_frame(self, queries: Any = None) -> Any:
@@ -272,16 +272,6 @@ def worst(statuses: Iterable[Status]) -> Status:
     'diverged'
     """
     return max(statuses, key=STATUSES.index, default="converged")
-
-
-def explained_share(rule: str, prior: Array, participants: BoolArray, variances: Array) -> Array:
-    """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T).
-
-    PoE is measured by the product of priors alone, which is as sure of itself as there are agents in it.
-    """
-    if rule == "poe":
-        prior = prior / np.maximum(participants.sum(axis=0), 1)
-    return np.asarray(1.0 - variances / prior)
 
 
 def kept_once(rows: Values) -> Values:

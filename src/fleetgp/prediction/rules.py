@@ -1,15 +1,14 @@
 """Aggregation rules: what each agent adds to the sums, and how the sums become mean and variance.
 
-A rule is its local summands, (A, T, K), and its finish, which sees their totals over the agents that take
-part. Whether the totals come from a server, from an average consensus over all agents or over a few does not
-matter to it. No rule depends on the order or the names of the agents, except grBCM with the paper's weights.
+For one query a rule is its local summands, (A, T, K), and its finish, which sees their totals over the agents that take
+part. Whether the totals come from a server, from an average consensus over all agents or over a few does not matter to
+it. No rule depends on the order or the names of the agents, except grBCM with the paper's weights.
 
-Committees of whole vectors of queries: what each agent adds, and what the total becomes.
-
-Let B be the covariance of f at the queries that a rule starts from: the prior's, or for grBCM that given the samples, m
-its mean, and w = B^-1/2 (f - m), which is white. An agent's own posterior of w has a covariance P = B^-1/2 S_i B^-1/2.
-More data never tell less, so P <= I (Loewner), and its eigenvectors are pieces of knowledge that are independent
-before the data and after. To each of these, with its variance p, the rule of a single query is applied:
+For a whole vector of queries, let B be the covariance of f at the queries that a rule starts from: the prior's, or for
+grBCM that given the samples, m its mean, and w = B^-1/2 (f - m), which is white. An agent's own posterior of w has a
+covariance P = B^-1/2 S_i B^-1/2. More data never tell less, so P <= I (Loewner), and its eigenvectors are pieces of
+knowledge that are independent before the data and after. To each of these, with its variance p, the rule of a single
+query is applied:
 
     PoE     1/p             BCM      1/p - 1
     gPoE    1/(M p)         rBCM     d (1/p - 1)    d = -log(p)/2, the nats that the data tell of this piece
@@ -29,17 +28,25 @@ never below D_i. Of one agent alone it is I; of independent queries it has the w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import abc
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.errors import InputError
 from fleetgp.linalg.cholesky import factorize
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.methods import Vector
+from fleetgp.prediction.posteriors import SMALLEST
 
-#: No variance is taken for smaller than this fraction of the prior: a precision must stay finite.
-SMALLEST = 1e-12
+#: Where an eigenvalue of a covariance is below the first of these, relative to the prior variance, the second is added
+#: to all of them: independent noise in f, of 3e-5 of its deviation. Without it the inverse would hold rounding alone.
+CLOSE, NUGGET = 1e-7, 1e-9
+#: Eigenvalues of a sum of squares below this share of the largest are rounding.
+ROUNDING = 1e-14
 
 
 @dataclass(frozen=True)
@@ -70,17 +77,75 @@ class Beliefs:
         )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """summands(beliefs) -> (A, T, K); finish(totals (A, T, K), participants (A, T), beliefs) -> mean, variance.
+# ---- what a rule provides ----------------------------------------------------------------------------------------
 
-    augmented: the agents' data are D_+i (with the communication data set) instead of D_i.
+
+class AggregationRule(abc.ABC):
+    """A way to make one prediction of many agents'. `register_rule` makes methods of it.
+
+    name: of the method over a server; dec-, dec-nn- before it for the others.
+    sends, use: what an agent sends for a query, and when to use the rule, for `fleetgp methods`.
+    augmented: the agents' data are D_+i (with the communication data set of all agents' samples) instead of D_i.
+    options: names of options that only some rules have: beta, seed.
+
+    Gradients differentiate `summands` and `finish` as they stand, by a complex step: they must be made of functions
+    that NumPy has for complex numbers. A rule that is to have joint predictions is a `JointRule`.
     """
 
     name: str
-    summands: Callable[[Beliefs], Array]
-    finish: Callable[[Array, Array, Beliefs], tuple[Array, Array]]
+    sends: str = "its summands"
+    use: str = ""
     augmented: bool = False
+    options: tuple[str, ...] = ()
+    #: Whether it must be known who comes first before anything is added up.
+    needs_first: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def summands(self, beliefs: Beliefs) -> Array:
+        """What each hosted agent adds to the sums, (A, T, K)."""
+
+    @abc.abstractmethod
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        """Mean and variance (A, T) from the totals (A, T, K) and the numbers of agents that take part, (A, T)."""
+
+    def configured(self, options: PredictionOptions) -> AggregationRule:
+        """The rule with these options."""
+        return self
+
+    def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
+        """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T)."""
+        return np.asarray(1.0 - variances / prior)
+
+
+class JointRule(AggregationRule):
+    """A rule that also says what a posterior of many queries adds to the total precision.
+
+    with_prior: whether I is added to the sum of all agents' evidence: it is what they know beyond the prior.
+    compares_agents: whether all agents' `Pieces.squared_information` is added up before.
+    """
+
+    with_prior: ClassVar[bool] = True
+    compares_agents: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        """What an agent adds: to the precision of w, (T, T), and to precision times mean, (T,).
+
+        norm: with `compares_agents`, N^-1/2 from the sum of all agents' squared information.
+        """
+
+    def own_covariance(self, covariance: Array, count: Array) -> Array:
+        """An agent's covariance (T, T) as the rule takes it, where so many agents (T,) take part."""
+        return covariance
+
+    def pieces(self, frame: Frame, own: Vector, takes: BoolArray, count: Array) -> Pieces:
+        """The independent pieces of an agent's posterior of f. count: (T,) how many agents take part in each query."""
+        here, onto = frame.part(takes)
+        known = own.at(takes)
+        mean, relative = here.white(Vector(known.mean, self.own_covariance(known.covariance, count[takes])))
+        values, vectors = np.linalg.eigh(relative)
+        whole = vectors if onto is None else onto.T @ vectors
+        return Pieces(np.maximum(values, SMALLEST), whole, vectors.T @ mean)
 
 
 def _weighted(beta: Array, b: Beliefs, *more: Array) -> Array:
@@ -88,89 +153,168 @@ def _weighted(beta: Array, b: Beliefs, *more: Array) -> Array:
     return np.stack([precision * b.mean, precision, *more], axis=-1)
 
 
-def _poe_summands(b: Beliefs) -> Array:
-    return _weighted(np.ones_like(b.mean), b)
+class EqualWeights(JointRule):
+    """Rules with beta = 1 for every agent."""
+
+    def summands(self, beliefs: Beliefs) -> Array:
+        return _weighted(np.ones_like(beliefs.mean), beliefs)
 
 
-def _poe(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+class ProductOfExperts(EqualWeights):
     """Eqs. (mean_poe), (variance_poe) with beta = 1."""
-    return totals[..., 0] / totals[..., 1], 1.0 / totals[..., 1]
+
+    name = "poe"
+    sends, use = "2 numbers", "never: overconfident, and gpoe has the same mean"
+    with_prior = False
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        return totals[..., 0] / totals[..., 1], 1.0 / totals[..., 1]
+
+    def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
+        """Measured by the product of priors alone, which is as sure of itself as there are agents in it."""
+        return super().explained(prior / np.maximum(participants.sum(axis=0), 1), participants, variances)
+
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        return pieces.weighed(1.0 / pieces.variance, 1.0 / pieces.variance)
 
 
-def _gpoe(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+class GeneralizedProductOfExperts(EqualWeights):
     """beta = 1 / (number of agents that take part): the mean of PoE, a variance that does not shrink."""
-    return totals[..., 0] / totals[..., 1], participants / totals[..., 1]
+
+    name = "gpoe"
+    sends, use = "2 numbers", "cautious: too wide an uncertainty, a mean pulled to the prior"
+    with_prior = False
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        return totals[..., 0] / totals[..., 1], participants / totals[..., 1]
+
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        return pieces.weighed(1.0 / pieces.variance, 1.0 / pieces.variance)
+
+    def own_covariance(self, covariance: Array, count: Array) -> Array:
+        return np.asarray(covariance * np.minimum(count[:, None], count))
 
 
-def _bcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+class BayesianCommittee(EqualWeights):
     """Eqs. (mean_bcm), (variance_bcm) with beta = 1; the left side of the second is a precision."""
-    precision = totals[..., 1] + (1.0 - participants) / b.prior
-    return totals[..., 0] / precision, 1.0 / precision
+
+    name = "bcm"
+    sends, use = "2 numbers", "to compare; rbcm is better"
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        precision = totals[..., 1] + (1.0 - participants) / beliefs.prior
+        return totals[..., 0] / precision, 1.0 / precision
+
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        p = np.minimum(pieces.variance, 1.0)
+        return pieces.weighed(1.0 / p - 1.0, np.where(p < 1.0, 1.0 / p, 0.0))
 
 
-def _rbcm_summands(b: Beliefs) -> Array:
+class RobustBayesianCommittee(JointRule):
     """beta = half the difference in differential entropy between prior and posterior."""
-    beta = np.maximum(0.5 * (np.log(b.prior) - np.log(b.variance)), 0.0)
-    return _weighted(beta, b, beta)
 
+    name = "rbcm"
+    sends, use = "3 numbers", "no data may be sent; good mean, overconfident"
 
-def _rbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
-    precision = totals[..., 1] + (1.0 - totals[..., 2]) / b.prior
-    return totals[..., 0] / precision, 1.0 / precision
+    def summands(self, beliefs: Beliefs) -> Array:
+        beta = information(beliefs.prior, beliefs.variance)
+        return _weighted(beta, beliefs, beta)
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        precision = totals[..., 1] + (1.0 - totals[..., 2]) / beliefs.prior
+        return totals[..., 0] / precision, 1.0 / precision
+
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        p = np.minimum(pieces.variance, 1.0)
+        d = -0.5 * np.log(p)
+        return pieces.weighed(d * (1.0 / p - 1.0), np.where(p < 1.0, d / p, 0.0))
 
 
 def information(common_variance: Array, variance: Array) -> Array:
-    """What an agent's data tell beyond the communication data, in nats: half the entropy difference, at least 0."""
+    """What data tell of f where its variance was another, in nats: half the entropy difference, at least 0."""
     return np.asarray(np.maximum(0.5 * (np.log(common_variance) - np.log(variance)), 0.0))
 
 
-def _grbcm_summands(b: Beliefs) -> Array:
-    """With the information in place of beta, and its square: `_grbcm` divides by the norm."""
-    told = information(b.common_variance, b.variance)
-    return _weighted(told, b, told, told**2)
-
-
-def _grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
+class GeneralizedRobustCommittee(JointRule):
     """Eqs. (mean_grbcm), (variance_grbcm) with beta_i = d_i / sqrt(sum_j d_j^2), d_i being the information of agent i.
 
     One agent alone has beta = 1. Where nobody knows more than the communication data, these answer.
     """
-    known = totals[..., 3].real > 0.0
-    share = np.where(known, 1.0 / np.sqrt(np.where(known, totals[..., 3], 1.0)), 0.0)
-    precision = 1.0 / b.common_variance + share * (totals[..., 1] - totals[..., 2] / b.common_variance)
-    beyond = share * (totals[..., 0] - totals[..., 2] * b.common_mean / b.common_variance)
-    return (b.common_mean / b.common_variance + beyond) / precision, 1.0 / precision
+
+    name = "grbcm"
+    sends, use = "3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"
+    augmented = True
+    options = ("seed", "beta")
+    compares_agents = True
+
+    def configured(self, options: PredictionOptions) -> AggregationRule:
+        return PAPER_GRBCM if options.beta == "paper" else self
+
+    def summands(self, beliefs: Beliefs) -> Array:
+        """With the information in place of beta, and its square: `finish` divides by the norm."""
+        told = information(beliefs.common_variance, beliefs.variance)
+        return _weighted(told, beliefs, told, told**2)
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        b = beliefs
+        known = totals[..., 3].real > 0.0
+        share = np.where(known, 1.0 / np.sqrt(np.where(known, totals[..., 3], 1.0)), 0.0)
+        precision = 1.0 / b.common_variance + share * (totals[..., 1] - totals[..., 2] / b.common_variance)
+        beyond = share * (totals[..., 0] - totals[..., 2] * b.common_mean / b.common_variance)
+        return (b.common_mean / b.common_variance + beyond) / precision, 1.0 / precision
+
+    def evidence(self, pieces: Pieces, norm: Array | None) -> tuple[Array, Array]:
+        """y = G^1/2 w + noise is what an agent knows, with the mean G^-1/2 P^-1 of w's."""
+        assert norm is not None, "it compares agents"
+        p = np.minimum(pieces.variance, 1.0)
+        root, centre = pieces.weighed(np.sqrt(1.0 / p - 1.0), np.sqrt(1.0 / (p * np.where(p < 1.0, 1.0 - p, np.inf))))
+        weight = norm @ pieces.weighed(-0.5 * np.log(p), p)[0] @ norm
+        return root @ weight @ root, root @ (weight @ centre)
 
 
-def _paper_grbcm_summands(b: Beliefs) -> Array:
-    """beta = 1 for the first agent that takes part, the information for all others."""
-    beta = np.where(b.first, 1.0, information(b.common_variance, b.variance))
-    return _weighted(beta, b, beta)
+class PaperRobustCommittee(GeneralizedRobustCommittee):
+    """Eqs. (mean_grbcm), (variance_grbcm) with the paper's weights: the answer depends on which agent comes first.
+
+    beta = 1 for the first agent that takes part, the information for all others.
+    """
+
+    needs_first = True
+
+    def summands(self, beliefs: Beliefs) -> Array:
+        beta = np.where(beliefs.first, 1.0, information(beliefs.common_variance, beliefs.variance))
+        return _weighted(beta, beliefs, beta)
+
+    def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+        surplus = totals[..., 2] - 1.0
+        precision = totals[..., 1] - surplus / beliefs.common_variance
+        mean = (totals[..., 0] - surplus * beliefs.common_mean / beliefs.common_variance) / precision
+        return mean, 1.0 / precision
 
 
-def _paper_grbcm(totals: Array, participants: Array, b: Beliefs) -> tuple[Array, Array]:
-    """Eqs. (mean_grbcm), (variance_grbcm)."""
-    surplus = totals[..., 2] - 1.0
-    precision = totals[..., 1] - surplus / b.common_variance
-    mean = (totals[..., 0] - surplus * b.common_mean / b.common_variance) / precision
-    return mean, 1.0 / precision
+PAPER_GRBCM = PaperRobustCommittee()
+#: The answer of a fleet of one agent is its posterior, whatever the method.
+POE = ProductOfExperts()
+#: Those of the paper.
+RULES: tuple[AggregationRule, ...] = (
+    POE,
+    GeneralizedProductOfExperts(),
+    BayesianCommittee(),
+    RobustBayesianCommittee(),
+    GeneralizedRobustCommittee(),
+)
+AGGREGATIONS = tuple(rule.name for rule in RULES)
 
 
-RULES = {
-    rule.name: rule
-    for rule in (
-        Rule("poe", _poe_summands, _poe),
-        Rule("gpoe", _poe_summands, _gpoe),
-        Rule("bcm", _poe_summands, _bcm),
-        Rule("rbcm", _rbcm_summands, _rbcm),
-        Rule("grbcm", _grbcm_summands, _grbcm, augmented=True),
-    )
-}
-#: grBCM with the paper's weights: the answer depends on which agent comes first.
-PAPER_GRBCM = Rule("grbcm", _paper_grbcm_summands, _paper_grbcm, augmented=True)
+def check_rule(rule: object) -> None:
+    """One clear error for what is no rule, or has no name that a method could have."""
+    if not isinstance(rule, AggregationRule):
+        raise InputError(f"expected an instance of a subclass of AggregationRule, got {rule!r}")
+    name = getattr(rule, "name", None)
+    if not isinstance(name, str) or not name.replace("-", "").isalnum() or name != name.lower():
+        raise InputError(f"expected a rule with a name of small letters, digits and hyphens, got {name!r}")
 
 
-def finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
+def finished(rule: AggregationRule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:
     """The rule's finish. An average that was capped early can give a precision that is no number, or not positive:
     then the answer is the prior.
     """
@@ -183,23 +327,7 @@ def finished(rule: Rule, totals: Array, count: Array, beliefs: Beliefs) -> tuple
     return means, np.where(sound, np.minimum(variances, prior), prior)
 
 
-#: Where an eigenvalue of a covariance is below the first of these, relative to the prior variance, the second is added
-#: to all of them: independent noise in f, of 3e-5 of its deviation. Without it the inverse would hold rounding alone.
-CLOSE, NUGGET = 1e-7, 1e-9
-#: Eigenvalues of a sum of squares below this share of the largest are rounding.
-ROUNDING = 1e-14
-
-
-@dataclass(frozen=True)
-class Vector:
-    """f at T queries: mean (T,) and covariance (T, T)."""
-
-    mean: Array
-    covariance: Array
-
-    def at(self, some: BoolArray) -> Vector:
-        """At some of the queries."""
-        return self if some.all() else Vector(self.mean[some], self.covariance[np.ix_(some, some)])
+# ---- whole vectors of queries ------------------------------------------------------------------------------------
 
 
 class Frame:
@@ -215,14 +343,15 @@ class Frame:
 
     @cached_property
     def root(self) -> Array:
-        """B^1/2, the symmetric one: it does not hang on the order of the queries."""
+        """B^1/2, the symmetric one: it does not depend on the order of the queries."""
         return np.asarray((self._vectors * np.sqrt(self._values)) @ self._vectors.T)
 
     @cached_property
     def inverse_root(self) -> Array:
+        """B^-1/2."""
         return np.asarray((self._vectors / np.sqrt(self._values)) @ self._vectors.T)
 
-    def seen(self, one: Vector) -> tuple[Array, Array]:
+    def white(self, one: Vector) -> tuple[Array, Array]:
         """The mean of w, and its covariance P, for a posterior of f."""
         covariance = one.covariance + self.nugget * np.eye(len(one.mean))
         relative = self.inverse_root @ covariance @ self.inverse_root
@@ -237,69 +366,6 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Role:
-    """How an agent takes part, in each of the T queries.
-
-    takes: whether it does.  count: how many agents do.
-    """
-
-    takes: BoolArray
-    count: Array
-
-
-def evidence(rule: str, frame: Frame, own: Vector, role: Role, norm: Array | None = None) -> tuple[Array, Array]:
-    """What an agent adds: to the precision of w, (T, T), and to precision times mean, (T,). own: its posterior of f.
-
-    norm: N^-1/2, for grBCM, from the sum of all agents' `squared_information`.
-    """
-    size = len(frame.base.mean)
-    if not role.takes.any():
-        return np.zeros((size, size)), np.zeros(size)
-    pieces = _pieces(rule, frame, own, role)
-    if rule in ("poe", "gpoe"):
-        return pieces.weighed(1.0 / pieces.variance, 1.0 / pieces.variance)
-    p = np.minimum(pieces.variance, 1.0)
-    known = p < 1.0
-    if norm is None:
-        d = -0.5 * np.log(p) if rule == "rbcm" else np.ones_like(p)
-        return pieces.weighed(d * (1.0 / p - 1.0), np.where(known, d / p, 0.0))
-    # y = G^1/2 w + noise is what it knows, with the mean G^-1/2 P^-1 of w's.
-    root, centre = pieces.weighed(np.sqrt(1.0 / p - 1.0), np.sqrt(1.0 / (p * np.where(known, 1.0 - p, np.inf))))
-    weight = norm @ pieces.weighed(-0.5 * np.log(p), p)[0] @ norm
-    return root @ weight @ root, root @ (weight @ centre)
-
-
-def squared_information(frame: Frame, own: Vector, role: Role) -> Array:
-    """(T, T) the square of what an agent's data tell of w beyond the samples, in nats: D_i^2 (grBCM)."""
-    size = len(frame.base.mean)
-    if not role.takes.any():
-        return np.zeros((size, size))
-    pieces = _pieces("grbcm", frame, own, role)
-    d = 0.5 * np.log(np.minimum(pieces.variance, 1.0))
-    return pieces.weighed(d**2, d)[0]
-
-
-def normalizer(total: Array) -> Array:
-    """N^-1/2 from N^2, (T, T); zero where nobody knows more than the samples."""
-    values, vectors = np.linalg.eigh(total)
-    known = values > ROUNDING * max(1.0, float(values[-1]))
-    return np.asarray((vectors * np.where(known, np.where(known, values, 1.0) ** -0.25, 0.0)) @ vectors.T)
-
-
-def _pieces(rule: str, frame: Frame, own: Vector, role: Role) -> Pieces:
-    takes = role.takes
-    here, onto = frame.part(takes)
-    believed = own.at(takes)
-    if rule == "gpoe":
-        count = role.count[takes]
-        believed = Vector(believed.mean, believed.covariance * np.minimum(count[:, None], count))
-    mean, relative = here.seen(believed)
-    values, vectors = np.linalg.eigh(relative)
-    whole = vectors if onto is None else onto.T @ vectors
-    return Pieces(np.maximum(values, SMALLEST), whole, vectors.T @ mean)
-
-
-@dataclass(frozen=True)
 class Pieces:
     """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (T, n)."""
 
@@ -311,13 +377,26 @@ class Pieces:
         """As a precision, and precision times mean, with these for each piece, (n,)."""
         return np.asarray((self.vectors * precision) @ self.vectors.T), np.asarray(self.vectors @ (pull * self.mean))
 
+    @property
+    def squared_information(self) -> Array:
+        """(T, T) the square of what the data tell of w, in nats: D_i^2."""
+        d = 0.5 * np.log(np.minimum(self.variance, 1.0))
+        return self.weighed(d**2, d)[0]
 
-def settled(rule: str, frame: Frame, precision: Array, heard: Array) -> tuple[Vector, float]:
-    """Mean and covariance of f from the totals, and the jitter that they needed."""
-    if rule not in ("poe", "gpoe"):
-        precision = precision + np.eye(len(heard))
+
+def normalizer(total: Array) -> Array:
+    """N^-1/2 from N^2, (T, T); zero where nobody knows more than the samples."""
+    values, vectors = np.linalg.eigh(total)
+    known = values > ROUNDING * max(1.0, float(values[-1]))
+    return np.asarray((vectors * np.where(known, np.where(known, values, 1.0) ** -0.25, 0.0)) @ vectors.T)
+
+
+def joint_posterior(rule: JointRule, frame: Frame, precision: Array, pull: Array) -> tuple[Vector, float]:
+    """Mean and covariance of f from the totals of precision and precision times mean, and the jitter they needed."""
+    if rule.with_prior:
+        precision = precision + np.eye(len(pull))
     factor = factorize(precision, 0.0)
     assert factor is not None, "a sum of positive definite matrices, of finite numbers"
     half = factor.half_solve(frame.root)
-    mean = frame.base.mean + frame.root @ factor.solve(heard)
+    mean = frame.base.mean + frame.root @ factor.solve(pull)
     return Vector(mean, np.asarray(half.T @ half)), max(frame.nugget, factor.jitter * frame.scale)

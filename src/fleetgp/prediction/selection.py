@@ -22,10 +22,8 @@ from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.network import Cargo, Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import AUTO, Eta
-from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.posteriors import Marginals
-from fleetgp.prediction.rules import SMALLEST
-from fleetgp.prediction.task import Task
+from fleetgp.prediction.methods import PreparedQuery
+from fleetgp.prediction.posteriors import SMALLEST, Marginals
 
 #: Among so many agents the diameter is found by products of small dense matrices, which is faster than by searches.
 FEW = 200
@@ -227,13 +225,13 @@ def takes_part(network: Network, explained: Array, prior: Array, eta: Eta) -> Bo
     return (told > 0.0) & (told >= SHARE * best)
 
 
-def choose(task: Task, conditioned: Conditioned, *, only_who: bool) -> Choice:
+def choose(query: PreparedQuery, *, only_who: bool) -> Choice:
     """The hosted agents' choices. only_who: the own posterior of an agent that certainly takes part is of no use.
 
     Bounds from the nearest observations spare the agents that cannot take part their posteriors.
     """
-    network, prior, eta = task.network, task.prior, task.options.eta
-    least, most = conditioned.reach.bounds(task.queries)
+    network, prior, eta = query.network, query.prior, query.options.eta
+    least, most = query.conditioned.reach.bounds(query.queries)
     if eta == AUTO:
         with network.phase("select"):
             best = maximum(network, _information(least, prior))
@@ -241,7 +239,7 @@ def choose(task: Task, conditioned: Conditioned, *, only_who: bool) -> Choice:
     else:
         possible, certain = most >= eta * prior, least >= eta * prior
     asked = possible & ~certain if only_who else possible
-    known = conditioned.own(network.hosted).at(task.queries, asked)
+    known = query.conditioned.own(network.hosted).at(query.queries, asked)
     takes = takes_part(network, prior - known.variance, prior, eta)
     return Choice(np.where(asked, takes, possible), asked, known)
 

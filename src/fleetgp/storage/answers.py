@@ -15,13 +15,12 @@ import numpy as np
 
 from fleetgp import plot
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.engines.vecchia.engine import NEIGHBOURS
 from fleetgp.errors import unknown_name
 from fleetgp.files import ResumableCache, whole
 from fleetgp.fleet.maps import CELL_STATUS, KNOWN, N_AGENTS, Grid, identifier, map_dataset, on_all_cells
 from fleetgp.network import KINDS, InProcess
-from fleetgp.prediction import Prediction, prediction_method
-from fleetgp.prediction.predict import block_size
+from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction.methods import block_size
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Pace, Progress, listening
 from fleetgp.storage.model import Model
@@ -82,15 +81,15 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    of_engine = None if row.rule == "nearest" else given.pop("neighbours", None)
-    size = block_size(row, InProcess(fleet.graph), given.get("neighbours", NEIGHBOURS))
+    of_engine = None if row.rule == "nearest" else given.pop("n_neighbours", None)
+    size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
     kept = ResumableCache(
         out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
     )
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
-    blocks = fleet.condition(engine=engine, neighbours=of_engine).predict_in_blocks(
+    blocks = fleet.condition(engine=engine, n_neighbours=of_engine).predict_in_blocks(
         queries, method, agent=position, done=tuple(pieces), **given
     )
     sent: dict[str, dict[str, int]] = {}

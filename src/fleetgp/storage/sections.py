@@ -82,7 +82,7 @@ def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
     if found is None:
         return None
     sent = {} if found.ledger is None else found.ledger.by_kind()
-    names = ("method", "eta", "neighbours", "holdout", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
     return {
         **{name: getattr(found, name) for name in names},
         "knots": [asdict(knot) for knot in found.knots],
@@ -95,7 +95,7 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     assert fleet.theta is not None, "every model has one"
     facts = _renamed(facts) | {"knots": [_renamed(knot) for knot in facts["knots"]]}
     holding = Holding(typed(facts, "holdout", str), typed(facts, "level", float), typed(facts, "cells", int))
-    options = PredictionOptions().changed({"eta": facts["eta"], "neighbours": facts["neighbours"]})
+    options = PredictionOptions().changed({"eta": facts["eta"], "n_neighbours": facts["n_neighbours"]})
     method = prediction_method(typed(facts, "method", str)).name
     knots = tuple(Knot(**knot) for knot in facts["knots"])
     if tuple(knot.holdout for knot in knots) != holding.holds:
@@ -104,12 +104,13 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     if not (np.isfinite(numbers).all() and (numbers[:, :3] > 0.0).all()):
         raise ValueError(f"calibration: expected positive factors, deviations and rows, got {numbers[:, :3].tolist()}")
     facts_of_it = holding.holdout, holding.level, holding.cells_for(fleet.agents), knots
-    return Calibration(method, options.eta, options.neighbours, *facts_of_it, np.array(fleet.theta))
+    return Calibration(method, options.eta, options.n_neighbours, *facts_of_it, np.array(fleet.theta))
 
 
 def _renamed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Older folders call a holdout hold."""
-    return {"holdout" if name == "hold" else name: value for name, value in dict(facts).items()}
+    """Older folders call a holdout hold, and n_neighbours neighbours."""
+    names = {"hold": "holdout", "neighbours": "n_neighbours"}
+    return {names.get(name, name): value for name, value in dict(facts).items()}
 
 
 def compared_facts(compared: Sequence[Compared]) -> list[dict[str, Any]]:

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import OptimizeResult, minimize
+import scipy
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus import UNWATCHED, Interlude, Outcome, Running, Status, Verdict, drive
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.newton import ROUNDING, Newton, Search, Sum, pack, unpack
-from fleetgp.training.objective import Curvature, Objective, Values, evaluate_with_hessian
+from fleetgp.training.newton import ROUNDING, Newton, Search, Sum, pack, secant_hessian, unpack
+from fleetgp.training.objective import Curvature, Objective, Values, evaluate_with_hessian, measure_hessian
 from fleetgp.training.primal import Local
 
 #: The search stays within its bounds, or within exp(-12) .. exp(12) of its start where it has none; and a step within
@@ -120,7 +120,7 @@ class CentralSearch:
             return self._rising(x)  # a wall of infinity would end the line search
         return self._scaled(value, slope)
 
-    def stop(self, intermediate_result: OptimizeResult) -> None:
+    def stop(self, intermediate_result: scipy.optimize.OptimizeResult) -> None:
         """The callback after each iteration of the minimizer, which `StopIteration` ends."""
         if self.ended is not None:
             raise StopIteration
@@ -168,7 +168,7 @@ class CentralMinimizer:
         reach = self.bounds.within(search.start, REACH)
         bounds = np.stack([reach.lower, reach.upper], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
-        found = minimize(
+        found = scipy.optimize.minimize(
             search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
         )
         gradient = np.abs(self.bounds.cut(search.best.local.x[0], search.slope)).max()
@@ -176,7 +176,7 @@ class CentralMinimizer:
         status = self._judged(search, found, left, tol)
         return Outcome(search.best, search.evaluations, status, np.asarray(left), search.best.local.x[0])
 
-    def _judged(self, search: CentralSearch, found: OptimizeResult, left: float, tol: float) -> Status:
+    def _judged(self, search: CentralSearch, found: scipy.optimize.OptimizeResult, left: float, tol: float) -> Status:
         """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly
         any gradient is left, or hardly anything to be gained by following it.
         """
@@ -194,6 +194,11 @@ class CentralMinimizer:
         return "converged" if 0.0 <= gain <= CENTRAL_ROUNDING * search.size else "round limit"
 
 
+#: With so many hyperparameters an agent that is alone measures its Hessian only where it has to.
+MANY = 8
+#: A Hessian serves until it is farther away than this, in log theta, from where it was measured, or until a step brings
+#: less than this share of what was promised. What it says of a minimum counts only as close as this.
+AWAY, POOR, CLOSE = 4.0, 0.25, 0.05
 #: An agent whose likelihood or one of its derivatives is larger has failed: sums stay finite.
 LARGEST = 1e100
 #: After so many evaluations in a row that brought nothing, rounding hides the way to the minimum.
@@ -205,20 +210,32 @@ class TreeState:
     """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents.
 
     stalls: how many evaluations in a row have brought nothing; each agent counts them, from the same bits.
+    measured_at: (P,) where the Hessian was measured last.
     """
 
     local: Local
     start: Array
     search: Search
     stalls: int = 0
+    measured_at: Array | None = None
+
+
+def _stale(before: Search, state: TreeState, tol: float) -> bool:
+    """Whether the Hessian has to be measured again at the best point."""
+    search = state.search
+    moved = float(np.abs(search.best - state.measured_at).max()) if state.measured_at is not None else np.inf
+    poor = search.residual > tol and before.value - search.value < POOR * before.predicted
+    return moved > AWAY or (poor and moved > 0.0) or (search.residual <= max(tol, CLOSE) and moved > CLOSE)
 
 
 class TreeNewton:
     """One round is one evaluation of sum_i l_i(x), its gradient and its Hessian, and one reduction.
 
-    Each agent measures its own Hessian, without talking. Up the tree go the sums, at the root Newton's decision is
-    taken, and down comes the whole search. All agents hold the same bits of it, also on different processors; so that
-    they stop together costs nothing, and any of them could be the root of the next round.
+    Each agent measures its own Hessian, without talking, by P more evaluations. An agent that is alone, with many
+    hyperparameters, learns it from the gradients on its way instead (BFGS), and measures it where that does not do, and
+    near the minimum. Up the tree go the sums, at the root Newton's decision is taken, and down comes the whole search.
+    All agents hold the same bits of it, also on different processors; so that they stop together costs nothing, and any
+    of them could be the root of the next round.
     """
 
     def __init__(
@@ -231,6 +248,7 @@ class TreeNewton:
     ) -> None:
         self.network, self.objective, self.bounds = network, objective, bounds
         self.interlude, self.deadline = interlude, deadline
+        self.lazy = network.agents == 1 and objective.silent.shape[1] >= MANY
 
     def begin(self, x: Array) -> TreeState:
         """From a start (A, P) that is the same at all agents."""
@@ -254,7 +272,12 @@ class TreeNewton:
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
         """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
-        values, hessian = evaluate_with_hessian(self.objective, x)
+        if self.lazy and np.isfinite(state.search.value):
+            values = self.objective(x)
+            hessian = self._secant(state.search, values)
+        else:
+            values, hessian = evaluate_with_hessian(self.objective, x)
+            state = replace(state, measured_at=state.search.x)
         told = self._decided(state, tol, self._rows(values, hessian))
         before, search = state.search, Search.of(told[:-2], x.shape[1])
         # The start is each agent's own logarithm; from then on x is the root's.
@@ -262,7 +285,24 @@ class TreeNewton:
         local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
         better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
         stalls = 0 if better else state.stalls + 1
-        return replace(state, local=local, search=search, stalls=stalls), bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+        state = replace(state, local=local, search=search, stalls=stalls)
+        if self.lazy and _stale(before, state, tol):
+            state = self._with_measured_hessian(state, tol)
+        return state, bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+
+    def _secant(self, search: Search, values: Values) -> Array:
+        """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""
+        step, change = search.x - search.best, values.gradient[0] - search.gradient
+        return secant_hessian(search.hessian, step, change)[None]
+
+    def _with_measured_hessian(self, state: TreeState, tol: float) -> TreeState:
+        """With the Hessian at the best point so far, by finite differences, and the next step that follows from it."""
+        local = state.local
+        hessian = measure_hessian(self.objective, local.x, local.values, np.ones(len(local.x), dtype=bool))[0]
+        if not np.isfinite(hessian).all():
+            return state
+        search = Newton(state.start, self.bounds, tol).remeasured(state.search, hessian)
+        return replace(state, search=search, measured_at=search.best)
 
     def landed(self, state: TreeState) -> TreeState:
         """The last step, which no sum has to be known for: each agent takes it alone."""

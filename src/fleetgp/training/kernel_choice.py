@@ -122,7 +122,7 @@ def _told(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, o
 def _of_agent(
     fit: Fit, theta: Array, trial: Trial, agent: int, kernel: Kernel, options: TrainingOptions
 ) -> list[float]:
-    failed, engine = [0.0, 0.0, 1.0, *np.zeros(len(theta))], (options.engine, options.neighbours)
+    failed, engine = [0.0, 0.0, 1.0, *np.zeros(len(theta))], (options.engine, options.n_neighbours)
     with np.errstate(all="ignore"):
         log_theta = np.log(theta)
     if fit.status == "diverged" or not np.isfinite(log_theta).all():

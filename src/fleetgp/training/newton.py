@@ -26,6 +26,8 @@ ROUNDING = 1e-9
 FLAT = 1.0
 #: How far a step goes, at least, along a direction in which the sum is concave.
 ESCAPE = 0.1
+#: Along a step a Hessian from gradients keeps at least this share of what it was.
+DAMPING = 0.2
 #: A minimum is sought within exp(-12) .. exp(12) of the start, or within the bounds where there are any.
 REACH = 12.0
 
@@ -141,6 +143,10 @@ class Newton:
             return replace(here, residual=np.nan)
         return self._ahead(here, search.newton)
 
+    def remeasured(self, search: Search, hessian: Array) -> Search:
+        """The next point with the Hessian at the best one, where another one was assumed so far."""
+        return self._ahead(replace(search, hessian=hessian))
+
     def _ahead(self, search: Search, before: float = 0.0) -> Search:
         """The next point, from the best one. before: `newton` of the step that led there."""
         model = Model.of(search, self.bounds)
@@ -226,6 +232,26 @@ class Model:
             far = _length(self.move(curvatures, slopes, 10.0**middle)) > radius
             low, high = (middle, high) if far else (low, middle)
         return self.move(curvatures, slopes, 10.0**high)
+
+
+def secant_hessian(hessian: Array, step: Array, change: Array) -> Array:
+    """BFGS with Powell's damping: positive definite, and with H step = change where the sum is convex on the way.
+
+    step: of x, (P,).  change: of the gradient along it.
+
+    >>> secant_hessian(np.eye(2), np.array([1.0, 0.0]), np.array([3.0, 1.0])) @ [1.0, 0.0]
+    array([3., 1.])
+    """
+    image = hessian @ step
+    bend = float(step @ image)
+    if not (np.isfinite(change).all() and bend > 0.0):
+        return hessian
+    along = float(step @ change)
+    if along < DAMPING * bend:
+        share = (1.0 - DAMPING) * bend / (bend - along)
+        change = share * change + (1.0 - share) * image
+        along = float(step @ change)
+    return np.asarray(hessian - np.outer(image, image) / bend + np.outer(change, change) / along)
 
 
 def _radius(search: Search, found: Sum, gain: float, rounding: float) -> float:

@@ -61,7 +61,7 @@ class TrainingOptions(TrainerOptions):
     engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
         points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
         with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
-    neighbours: of "vecchia": how many of its nearest earlier observations each one is given. More are better.
+    n_neighbours: of "vecchia": how many of its nearest earlier observations each one is given. More are better.
 
     >>> TrainingOptions(rounds=50, tol=1e-3).rounds
     50

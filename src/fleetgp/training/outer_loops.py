@@ -226,7 +226,7 @@ def outliers_of(
     scaling: Scaling,
     thetas: Array,
     engine: str,
-    neighbours: int,
+    n_neighbours: int,
 ) -> IntArray:
     """(A,) how many of its own observations each hosted agent weighs down, at its own theta (A, P)."""
     units = scaling.shift(kernel.units(shards[0].dimension))
@@ -235,5 +235,5 @@ def outliers_of(
     if not np.isfinite(log_thetas).all():  # it has diverged
         return np.zeros(len(shards), dtype=np.int64)
     pairs = zip(shards.rescaled(scaling), agents, strict=True)
-    experts = [Expert(own, kernel, agent, engine, neighbours) for own, agent in pairs]
+    experts = [Expert(own, kernel, agent, engine, n_neighbours) for own, agent in pairs]
     return np.array([outliers(expert) for expert in reweighed_experts(experts, log_thetas)])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.training.constraints import Bounds
@@ -174,7 +174,7 @@ class NestedStep:
         ends = np.where(given[order][:, None], ends, [-np.inf, np.inf])
         bounds = ends * np.diagonal(shape)[:, None] if given.any() else None
         options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": NESTED_DECREASE}
-        found = minimize(
+        found = scipy.optimize.minimize(
             value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
         return place(found.x)

@@ -99,7 +99,7 @@ def prepare(
             scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize, learning=True)
     given = InMemory(_data(method, shards, network, options.seed))
     ids = (None,) if method.meet == "pool" else network.hosted
-    chosen = options.engine, options.neighbours
+    chosen = options.engine, options.n_neighbours
     shift = scaling.shift(kernel.units(shards.dimension))  # the scale stays, whatever the mean function
     known = options.known_of(kernel.names(shards.dimension))
     prior = known.prior.shifted(-shift)

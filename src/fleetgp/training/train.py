@@ -142,7 +142,7 @@ def _train(
     found = training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
     if not kernel.noise_model.robust:
         return found
-    engine = options.engine, options.neighbours
+    engine = options.engine, options.n_neighbours
     return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fleetgp.arrays import Array
-from fleetgp.engines.vecchia.engine import shapes
+from fleetgp.engines.vecchia import engine as vecchia
+from fleetgp.engines.vecchia.engine import VecchiaEngine, shapes
 from fleetgp.engines.vecchia.ordering import coarse_to_fine, nearest_earlier
+from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.observations import Observations
 
 
 def places(kind: str, rng: np.random.Generator) -> Array:
@@ -93,3 +98,29 @@ def test_weights_sum_to_one_and_have_their_slopes(ratios: tuple[float, float]) -
             near = [{s.powers: s.weight for s in shapes(np.exp(logs + sign * step))} for sign in (1.0, -1.0)]
             change = (near[0][shape.powers] - near[1][shape.powers]) / 2e-6
             assert shape.slope[d] == pytest.approx(change, abs=1e-6)
+
+
+def test_with_many_inputs_one_search_serves_all_evaluations(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Of ten ratios of length-scales some are always between two shapes, and each doubles an evaluation."""
+    searches = []
+
+    def counted(*asked: Any) -> Any:
+        searches.append(asked)
+        return nearest_earlier(*asked)
+
+    monkeypatch.setattr(vecchia, "nearest_earlier", counted)
+    inputs = rng.normal(size=(200, 11))
+    engine = VecchiaEngine(Observations(inputs, inputs[:, 0]), KERNELS["matern32"], 0, 10)
+    x = np.log(np.concatenate([2.0 ** rng.uniform(0, 4, 11), [1.0, 0.3]]))
+    found = [engine.evaluate(x + step) for step in (0.0, 1e-4, -1.0)]
+    assert len(searches) == 1
+    # One smooth function: its gradient is its slope, whatever the ratios.
+    towards = rng.normal(size=13)
+    slope = (engine.evaluate(x + 1e-5 * towards).nll - engine.evaluate(x - 1e-5 * towards).nll) / 2e-5
+    assert slope == pytest.approx(float(found[0].gradient @ towards), rel=1e-5)
+    # Settled anew, it has the neighbours of other length-scales.
+    engine.settle(np.log([*2.0 ** np.arange(11.0), 1.0, 0.3]))
+    engine.evaluate(x)
+    assert len(searches) == 2

@@ -19,7 +19,7 @@ def fleetgp(arguments: str, code: int = 0) -> str:
 
 
 assert "the paper's experiments are not in the wheel: clone the repository" in fleetgp("reproduce training", code=2)
-fleetgp("fit field.csv --inputs x y --target z --agents 2 --out model")
+fleetgp("fit field.csv --inputs x y --target z --n-agents 2 --out model")
 fleetgp("map model --grid 5x5 --out map.nc")
 assert Path("map.nc").stat().st_size > 0
 assert Path("map.png").stat().st_size > 0

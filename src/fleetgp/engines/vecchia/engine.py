@@ -56,9 +56,9 @@ OPERATION = 2e-10
 CALLS = 3e-4
 
 
-def expected_seconds(size: int, neighbours: int) -> float:
+def expected_seconds(size: int, n_neighbours: int) -> float:
     """Of a likelihood with its gradient, neighbours known."""
-    return size * (PAIR * neighbours**2 / 2 + OPERATION * neighbours**3 / 3) + CALLS
+    return size * (PAIR * n_neighbours**2 / 2 + OPERATION * n_neighbours**3 / 3) + CALLS
 
 
 #: Ratios are rounded to powers of two: theta on its way has the same neighbours for long, and all are near enough. This
@@ -107,6 +107,16 @@ def shapes(scales: Array) -> list[Shape]:
     return sorted(found, key=lambda shape: -shape.weight)
 
 
+def main_shape(scales: Array) -> Shape:
+    """The shape that counts most at these length-scales, alone.
+
+    >>> main_shape(np.array([1.0, 2.0**1.45])).powers
+    (0, 1)
+    """
+    ratios = np.clip(np.log2(scales / scales[0]), -MOST, MOST)
+    return Shape(tuple(int(power) for power in np.rint(ratios)), 1.0, np.zeros(len(scales)))
+
+
 def _powers(ratio: float) -> list[tuple[int, float, float]]:
     """The powers next to a ratio, as a power itself: each with its weight, and the derivative of that by the ratio."""
     below = math.floor(ratio)
@@ -117,6 +127,9 @@ def _powers(ratio: float) -> list[tuple[int, float, float]]:
     return [(below, 1.0 - weight, -change), (below + 1, weight, change)]
 
 
+#: With more length-scales than this the neighbours are those of one shape, which is chosen once: of so many ratios some
+#: are always around a border, and each of these would double the likelihoods and searches of an evaluation.
+MOST_BLENDED = 5
 #: Neighbours of a point, unless the caller says otherwise.
 NEIGHBOURS = 30
 #: A query has this many times as many: there are no later points, and it costs nothing in training. On a real field of
@@ -129,18 +142,20 @@ KEPT = 4
 
 
 class VecchiaEngine(DataEngine):
-    """The GP of one agent's data, each observation given its `neighbours` nearest earlier ones; never None."""
+    """The GP of one agent's data, each observation given its `n_neighbours` nearest earlier ones; never None."""
 
     name = "vecchia"
 
-    def __init__(self, data: Observations, kernel: Kernel, agent: int | None, neighbours: int = NEIGHBOURS) -> None:
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None, n_neighbours: int = NEIGHBOURS) -> None:
         super().__init__(data, kernel, agent)
-        self.neighbours = neighbours
+        self.n_neighbours = n_neighbours
         self._finite = _all_finite(data)
         #: How many observations were there at the start: they are ordered from coarse to fine, all others as they came.
         self._ordered = len(data)
         self._order: IntArray | None = None
         self._near: dict[tuple[int, ...], Neighbours] = {}
+        #: Of many length-scales, the shape whose neighbours are taken.
+        self._chosen: Shape | None = None
 
     def grow(self, data: Observations) -> None:
         """New rows come to the end of the order. They cost a search for their own neighbours, and no other's."""
@@ -152,12 +167,21 @@ class VecchiaEngine(DataEngine):
 
     def reobserved(self, data: Observations) -> VecchiaEngine:
         """The same places with other observations, and another noise of them: their order and neighbours stay."""
-        found = VecchiaEngine(data, self.kernel, self.agent, self.neighbours)
+        found = VecchiaEngine(data, self.kernel, self.agent, self.n_neighbours)
         found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
+        found._chosen = self._chosen
         return found
 
+    def settle(self, log_theta: Array) -> None:
+        """Choose the neighbours for what comes by the length-scales at log theta, where there are many of these; else
+        the first evaluation chooses them.
+        """
+        self._chosen = None
+        if (np.abs(log_theta) < LARGEST_LOG).all():
+            self._shapes(Hyperparameters.from_log(log_theta))
+
     def cost(self, theta: Array) -> float:
-        return expected_seconds(self.size, min(self.neighbours, self.size))
+        return expected_seconds(self.size, min(self.n_neighbours, self.size))
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
@@ -173,7 +197,7 @@ class VecchiaEngine(DataEngine):
     def condition(self, theta: Array, before: Posterior | None = None) -> VecchiaPosterior:
         """The posterior at fixed hyperparameters, each query from the observations nearest to it."""
         h = self._checked(np.log(theta))
-        return VecchiaPosterior(self.data, self.kernel, h, AROUND * self.neighbours, self.agent)
+        return VecchiaPosterior(self.data, self.kernel, h, AROUND * self.n_neighbours, self.agent)
 
     def products(self, theta: Array, trend: Trend) -> Array:
         """Of the approximation: its conditional residuals, of every column."""
@@ -198,10 +222,10 @@ class VecchiaEngine(DataEngine):
         of it. 0 where every point has all earlier ones. The sample is of fixed rows.
         """
         h = self._checked(log_theta)
-        data, size, more = self._in_order(h), self.size, 2 * self.neighbours
+        data, size, more = self._in_order(h), self.size, 2 * self.n_neighbours
         shape = self._shapes(h)[0][0]
         if size <= more:
-            rows = np.arange(min(self.neighbours, size), size)
+            rows = np.arange(min(self.n_neighbours, size), size)
             twice = [
                 conditionals(data, rows[i : i + 1], np.arange(row, dtype=np.int32)[None]) for i, row in enumerate(rows)
             ]
@@ -210,12 +234,12 @@ class VecchiaEngine(DataEngine):
             twice = [conditionals(data, rows, nearest_earlier(self._places(shape), more, more, rows))]
         if not len(rows):
             return 0.0
-        fewer, _ = conditionals(data, rows, self._neighbours(shape)[rows - self.neighbours])
+        fewer, _ = conditionals(data, rows, self._neighbours(shape)[rows - self.n_neighbours])
         # (log v + e^2 / v) / 2 without its second half
         square = 1 + data.own
         more_rows = np.concatenate([part for part, _ in twice])
         halves = [values[:, 0] - 0.5 * values[:, square] for values in (fewer, more_rows)]
-        return float(np.mean(halves[0] - halves[1]) * (size - self.neighbours))
+        return float(np.mean(halves[0] - halves[1]) * (size - self.n_neighbours))
 
     def failure(self, h: Hyperparameters) -> NumericalError:
         """Why a covariance cannot be factorized at these hyperparameters."""
@@ -238,6 +262,9 @@ class VecchiaEngine(DataEngine):
         near = np.flatnonzero(places >= 0)
         if not len(near):  # nobody is nearer than others
             return shapes(np.ones(self.data.dimension)), places
+        if len(near) > MOST_BLENDED:
+            self._chosen = self._chosen or main_shape(scales[near])
+            return [self._chosen], places[near]
         return shapes(scales[near]), places[near]
 
     @cached_property
@@ -259,7 +286,7 @@ class VecchiaEngine(DataEngine):
 
     def _neighbours(self, shape: Shape) -> Neighbours:
         """(N - m, m) those of all points but the first m."""
-        count = min(self.neighbours, self.size)
+        count = min(self.n_neighbours, self.size)
         found = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
         missing = self.size - count - len(found)
         if found.shape[1] != count:

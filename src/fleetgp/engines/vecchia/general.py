@@ -23,7 +23,7 @@ from fleetgp.linalg.compiling import compiled_module
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
-#: Leaves by their numbers; the first four are those of `compiled`.
+#: The leaves that compiled loops know, by their numbers; the first four are those of `compiled`.
 PROFILES = {"se": 0, "matern12": 1, "matern32": 2, "matern52": 3}
 RQ, PERIODIC, LINEAR = 4, 5, 6
 
@@ -46,14 +46,16 @@ class Layout(NamedTuple):
     variances: Array
 
 
-def layout(kernel: Composite, h: Hyperparameters) -> Layout:
-    """Of a kernel at a theta."""
-    leaves = kernel.leaves
+def layout(kernel: Composite, h: Hyperparameters) -> Layout | None:
+    """Of a kernel at a theta; None if one of its leaves is not known to compiled loops."""
+    leaves, kinds = kernel.leaves, [_kind(leaf) for leaf in kernel.leaves]
+    if None in kinds:
+        return None
     terms = np.zeros((len(kernel.terms), len(leaves)), dtype=np.bool_)
     for row, term in zip(terms, kernel.terms, strict=True):
         row[list(term)] = True
     return Layout(
-        np.array([_kind(leaf) for leaf in leaves]),
+        np.array(kinds),
         np.array([isinstance(leaf, Scaled) and leaf.alike for leaf in leaves]),
         np.cumsum([0, *(len(leaf.axes) for leaf in leaves)]),
         np.array([axis for leaf in leaves for axis in leaf.axes]),
@@ -64,12 +66,10 @@ def layout(kernel: Composite, h: Hyperparameters) -> Layout:
     )
 
 
-def _kind(leaf: Leaf) -> int:
-    if isinstance(leaf, RationalQuadratic):
-        return RQ
-    if isinstance(leaf, Scaled):
-        return PROFILES[leaf.profile]
-    return {Periodic: PERIODIC, Linear: LINEAR}[type(leaf)]
+def _kind(leaf: Leaf) -> int | None:
+    if type(leaf) is Scaled:
+        return PROFILES.get(leaf.profile)
+    return {RationalQuadratic: RQ, Periodic: PERIODIC, Linear: LINEAR}.get(type(leaf))
 
 
 @dataclass(frozen=True)
@@ -102,17 +102,16 @@ class General:
 
     def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
         """As `conditionals`, where there are compiled loops."""
-        loops = compiled_module("fleetgp.engines.vecchia.compiled_general")
-        if loops is not None:
-            data = self.inputs, self.values, self.noise, self.slopes
-            loops.conditionals(layout(self.kernel, self.h), *data, rows, near, found)
+        loops, kernel = compiled_module("fleetgp.engines.vecchia.compiled_general"), layout(self.kernel, self.h)
+        if loops is not None and kernel is not None:
+            loops.conditionals(kernel, self.inputs, self.values, self.noise, self.slopes, rows, near, found)
 
     def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
         """As `means`, likewise."""
-        loops = compiled_module("fleetgp.engines.vecchia.compiled_general")
-        if loops is not None:
-            data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
-            loops.means(layout(self.kernel, self.h), *data, near, found, weights)
+        loops, kernel = compiled_module("fleetgp.engines.vecchia.compiled_general"), layout(self.kernel, self.h)
+        if loops is not None and kernel is not None:
+            queries = np.ascontiguousarray(queries)
+            loops.means(kernel, self.inputs, self.values, self.noise, queries, near, found, weights)
 
     def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
         """(n, 2 + P) of the points `rows` with neighbours near (n, m), and the largest jitter, over the variances.

@@ -8,8 +8,8 @@ The nearest earlier points of every point.
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from fleetgp.arrays import Array, BoolArray, IntArray, order_by_place
 from fleetgp.linalg.threads import cores
@@ -51,7 +51,7 @@ def coarse_to_fine(inputs: Array, observations: Array) -> IntArray:
             order.append(chosen)
             taken[chosen] = True
             count += len(chosen)
-            distances, _ = cKDTree(places[chosen]).query(places[far], workers=cores())
+            distances, _ = scipy.spatial.cKDTree(places[chosen]).query(places[far], workers=cores())
             nearest[far] = np.minimum(nearest[far], distances)
         radius /= 2.0
     return np.asarray(shuffled[np.concatenate([*order, np.flatnonzero(~taken)])])
@@ -64,7 +64,7 @@ def _apart(places: Array, radius: float) -> IntArray:
     cells = np.floor(places / radius + EDGE).astype(np.int64)
     numbers = cells @ np.cumprod([1, *(cells.max(axis=0)[:-1] + 2)])
     firsts = np.sort(np.unique(numbers, return_index=True)[1])
-    pairs = cKDTree(places[firsts]).query_pairs(radius, output_type="ndarray")
+    pairs = scipy.spatial.cKDTree(places[firsts]).query_pairs(radius, output_type="ndarray")
     return np.asarray(firsts[_independent(len(firsts), pairs[:, 0], pairs[:, 1])])
 
 
@@ -104,7 +104,7 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
         first = int(wanted[start])
         end = min(len(places), int(GROWTH * first) + 64)
         stop = int(np.searchsorted(wanted, end))
-        tree = cKDTree(places[:end], balanced_tree=False, compact_nodes=False)
+        tree = scipy.spatial.cKDTree(places[:end], balanced_tree=False, compact_nodes=False)
         for part in range(start, stop, CHUNK):
             some = wanted[part : min(part + CHUNK, stop)]
             found[part : part + len(some)] = _nearest(tree, some, count, int(SPARE * count * end / first) + 4)
@@ -112,7 +112,7 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
     return found
 
 
-def _nearest(tree: cKDTree, rows: NDArray[np.int64], count: int, asked: int) -> Neighbours:
+def _nearest(tree: scipy.spatial.cKDTree, rows: NDArray[np.int64], count: int, asked: int) -> Neighbours:
     """The same for some rows, from a tree that has them all: ask for more, and leave out the later ones."""
     asked = min(asked, tree.n)
     distances, near = tree.query(tree.data[rows], k=np.arange(1, asked + 1), workers=cores())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import cKDTree
+import scipy
 
 from fleetgp.arrays import Array
 from fleetgp.engines.base import MORE_NOISE, Slopes, ThetaError, mean_and_covariance, owner, slopes_of_each
@@ -41,7 +41,7 @@ class VecchiaPosterior:
         self._points = points(kernel, data, h)
         self._neighbours = min(neighbours, len(data))
         self._scales, _ = kernel.scales(h, data.dimension)
-        self._tree = cKDTree(data.inputs / self._scales)
+        self._tree = scipy.spatial.cKDTree(data.inputs / self._scales)
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""

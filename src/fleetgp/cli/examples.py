@@ -1,7 +1,8 @@
-"""fleetgp reproduce: the paper's experiments, beside the paper's numbers."""
+"""fleetgp demo, download and reproduce: a demonstration, data to try, and the paper's experiments."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -9,16 +10,99 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
 
-from fleetgp.cli.options import CLUSTER, Json, Quiet
-from fleetgp.cli.output import bold, emit, plain_table
+from fleetgp.cli.options import CLUSTER, NO_OPEN, PORT, Json, Quiet
+from fleetgp.cli.output import bold, console, emit, plain_table
+from fleetgp.cli.running import check_page, show
+from fleetgp.declarations import four_sides
 from fleetgp.errors import InputError, unknown_name
-from fleetgp.files import check_folder
+from fleetgp.files import check_folder, check_writable, whole
 from fleetgp.fleet.backends import check_ray
+from fleetgp.io import download_mur, load_sst
+from fleetgp.io.erddap import SERVER
 from fleetgp.progress import listening
 
 if TYPE_CHECKING:
     from reproduction.cells import Place
+
+
+def demo(
+    points: Annotated[int, typer.Option(help="Observations of the whole fleet.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Which field is drawn.")] = 1,
+    grid: Annotated[int, typer.Option(help="The map's points along each axis.")] = 80,
+    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo-output"),
+    page: Annotated[bool, typer.Option("--page", help="Watch such a fleet in the browser instead.")] = False,
+    port: PORT = None,
+    no_open: NO_OPEN = False,
+    as_json: Json = False,
+) -> None:
+    """Ten agents on a path learn the paper's synthetic field and map it, by every method.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp demo --seed 3 --out pictures/[/cyan]
+
+    [cyan]fleetgp demo --page[/cyan]
+    """
+    if page:
+        check_page()
+        from fleetgp.page.simulated import demo_fleet
+
+        show(demo_fleet(points, seed), "127.0.0.1", port, no_open=no_open)
+        return
+    from fleetgp.demo import run
+
+    check_folder(out)
+    facts = run(points, seed, grid, out, Console(stderr=True, highlight=False) if as_json else console())
+    if as_json:
+        emit(facts, as_json=True)
+
+
+def download(
+    box: Annotated[list[float], typer.Option(help="West, south, east, north, in degrees.")],
+    date: Annotated[str, typer.Option(help="The day: YYYY-MM-DD, from 2002-06-01 on.")],
+    stride: Annotated[int, typer.Option(help="Every nth point of the 0.01 degree grid.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Copy the file here; it stays in the cache too.")] = None,
+    server: Annotated[str, typer.Option(help="An ERDDAP server that has jplMURSST41.")] = SERVER,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a box of the MUR v4.1 sea-surface temperature analysis.
+
+    A fetched file stays in the cache (~/.cache/fleetgp) with its checksum; an interrupted download continues.
+
+    [bold]Example[/bold]
+
+    [cyan]fleetgp download --box -73 36.4 -69.4 40 --date 2021-01-03 --stride 2 --out gulf_stream.nc[/cyan]
+
+    [cyan]fleetgp fit gulf_stream.nc --inputs lon lat --target sst --n-agents 10 --out model/[/cyan]
+    """
+    sides = four_sides("--box", box)
+    if out is not None:
+        check_writable(out)
+    path = download_mur(sides, date, stride=stride, server=server, progress=not quiet)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with whole(out) as partial:
+            shutil.copyfile(path, partial)
+        path = out
+    field = load_sst(path)
+    rows, columns = field.celsius.shape
+    known = int((field.celsius == field.celsius).sum())
+    emit(
+        {
+            "file": str(path),
+            "product": field.product,
+            "date": field.date,
+            "shape": [rows, columns],
+            "known": known,
+        },
+        f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
+        f"The file is {bold(path)}.",
+        as_json=as_json,
+    )
 
 
 def reproduce(
@@ -40,8 +124,8 @@ def reproduce(
 ) -> None:
     """Run one of the paper's experiments and write a page about it. They come with the repository, not with the wheel.
 
-    CSV, JSON, PNG and PDF figures and one HTML page that needs nothing else. What is finished is kept: the same command
-    goes on after an interruption.
+    The results are CSV, JSON, figures as PNG and PDF, and one HTML page. Finished work is kept: the same command
+    continues after an interruption.
 
     [bold]Examples[/bold]
 

@@ -1,0 +1,80 @@
+"""What there is of a kind, by name: the package's own, and what other packages add."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
+
+Item = TypeVar("Item")
+#: What can be typed as a name: in a terminal, in a fleet.toml, and in an expression.
+NAME = re.compile(r"[A-Za-z][\w.\-]*")
+#: The entry points of packages that add something, and whether they were loaded.
+GROUP = "fleetgp"
+_loaded = False
+
+
+class Registry(Mapping[str, Item]):
+    """Kernels, engines, rules or trainers by name. what: one of them, for messages.
+
+    A name that is not there may be another package's: then the modules are imported that installed packages name in
+    their metadata as entry points of the group "fleetgp". So the command line and the processes of a fleet find them.
+
+    >>> colours = Registry("colour", {"red": 1})
+    >>> colours.add("blue", 2)
+    >>> list(colours), colours["blue"], "green" in colours
+    (['red', 'blue'], 2, False)
+    >>> colours.add("red", 3)
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: FleetGP has a colour 'red' itself: choose another name
+    """
+
+    def __init__(self, what: str, items: Mapping[str, Item] | None = None) -> None:
+        self.what = what
+        self._items = dict(items or {})
+        self._ours = frozenset(self._items)
+
+    def add(self, name: str, item: Item) -> None:
+        """Add an item, or replace one that was added. Refuse the names of ours, and those that nobody can type."""
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise InputError(
+                f"expected a name of letters, digits, '_', '-' and '.' for a {self.what}, got {shortened(name)}"
+            )
+        if name in self._ours:
+            raise InputError(f"FleetGP has a {self.what} {name!r} itself: choose another name")
+        self._items[name] = item
+
+    def check(self, name: object) -> str:
+        """A name that is there, or one clear error."""
+        check_name(self.what, name, self)
+        assert isinstance(name, str)
+        return name
+
+    def __getitem__(self, name: str) -> Item:
+        if name not in self._items:
+            load_plugins()
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def load_plugins() -> None:
+    """Import what installed packages add to FleetGP, once. One that cannot be imported is a warning."""
+    global _loaded
+    if _loaded:
+        return
+    _loaded = True
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()
+        except Exception as error:
+            warnings.warn(f"the entry point {point.value!r} cannot be loaded: {error}", FleetGPWarning, stacklevel=2)
