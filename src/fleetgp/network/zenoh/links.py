@@ -384,7 +384,7 @@ class Links:
             )
 
     def renew(self, own: int, neighbour: int) -> None:
-        """Tell a neighbour anew that one listens: after a reconnection it may not have heard."""
+        """Declare again that one listens to a neighbour: after a reconnection it may not know."""
         edge = (own, neighbour)
         for table in (self._listeners, self._subscribers, self._frames, self._hellos):
             if edge in table:
