@@ -1,6 +1,6 @@
 """Who takes part: agents agree on it by sending their neighbours what they know. No clock, no leader, no I/O.
 
-Every agent keeps one record of each agent it has heard of, its own included, and passes on what is new. A link counts
+Every agent keeps one record of each agent it knows of, its own included, and passes on what is new. A link counts
 where both its ends call it up. The agents that an agent can reach over such links are its view; a view has begun when
 all its members have declared themselves ready for exactly this view. Whatever changes makes another view, so a part
 that was cut off goes on as a view of its own, and what heals makes one view of two.

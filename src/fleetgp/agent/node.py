@@ -132,7 +132,7 @@ class PeerMonitor:
             if up != neighbour.linked:
                 self._note_link(j, up)
             elif up and silent:
-                # It listens, but is not heard: after a reconnection Zenoh may leave one end without the other's word.
+                # It listens, but sends nothing: after a reconnection Zenoh may leave one end without the other's word.
                 self._presence.log.warn("link renewed", neighbour=self._presence.description.names[j])
                 neighbour.since = now
                 self.links.renew(self._agent, j)

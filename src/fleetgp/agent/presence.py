@@ -232,7 +232,7 @@ class Presence:
             self._give_up("the membership changes")
 
     def abandon(self, why: str, now: float) -> None:
-        """End what is under way; the same members begin anew."""
+        """End what is under way; the same members begin again."""
         self._give_up(why)
         self.settle(now)
 
@@ -264,7 +264,7 @@ class Presence:
     # ---- neighbours come and go -----------------------------------------------------------------------------
 
     def link_up(self, j: int, now: float) -> None:
-        """A neighbour listens. It takes part once it was heard."""
+        """A neighbour listens. It takes part once a hello has come."""
         self.neighbours.link(j, True, now)
         self.gossip.opened(j)
         if self.neighbours[j].suspended is not None:
