@@ -69,7 +69,7 @@ class Log:
 
 
 class _LogFile(logging.Handler):
-    """Whole lines at the end of a file, for its owner alone. What a full disk does not take is counted and logged later.
+    """Whole lines at the end of a file, for its owner alone. What a full disk does not take is logged later.
 
     There is no buffer: what cannot be written now must not come between later lines.
     """
