@@ -31,7 +31,7 @@ from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
-from fleetgp.network.pricing import price_exchange
+from fleetgp.network.pricing import Pricing
 from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
 
 
@@ -152,6 +152,10 @@ class Network(Lifetime):
             self._incoming[graph] = Incoming.of(graph, self.topology.union, self.hosted)
         return self._incoming[graph]
 
+    @property
+    def _pricing(self) -> Pricing:
+        return Pricing(self.ledger, self._phase)
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Book the rounds inside under a phase's name."""
@@ -184,7 +188,7 @@ class Network(Lifetime):
             for kind, x in parts.items()
         }
         with self._in_use():
-            price_exchange(self.ledger, self._phase, incoming, arrays, cargos)
+            self._pricing.exchange(incoming, arrays, cargos)
             received = self._deliver(arrays, cargos, incoming)
         self.round += 1
         return received

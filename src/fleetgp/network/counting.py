@@ -24,7 +24,6 @@ from fleetgp.graph import Topology
 from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.pricing import price_reduction
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
 from fleetgp.validation import check_whole
 
@@ -217,8 +216,7 @@ class CountingNetwork(InProcess):
         if task.present is not None:
             below = tree.sums_below(task.present.astype(np.int64))
             counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
-        informed = self._way.informed(tree, task.recipient)
-        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
+        self._pricing.reduction(task, self._way, tree, counts)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return Reduced(None, None, absent)

@@ -14,7 +14,6 @@ from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
-from fleetgp.network.pricing import price_relays
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, recipients_of
 from fleetgp.network.wire import (
     Frame,
@@ -297,7 +296,7 @@ class FrameNetwork(Network):
                 origins = sorted(set(known[r]) - passed[edge] - passed[edge[::-1]])
                 outgoing[edge] = tuple(part for origin in origins for part in known[r][origin])
             received = self._round(outgoing, [(s, r) for r, s in outgoing], self.round + step)
-            price_relays(self.ledger, self._phase, incoming.outgoing, outgoing.values())
+            self._pricing.relays(incoming.outgoing, outgoing.values())
             for edge, parts in outgoing.items():
                 passed[edge].update(part.origin for part in parts)
             for (s, receiver), frame in received.items():
@@ -333,7 +332,7 @@ class FrameNetwork(Network):
         if outgoing:
             senders, receivers = np.array(list(outgoing)).T
             edges = edge_positions(self.topology.union, receivers, senders)
-            price_relays(self.ledger, self._phase, edges, outgoing.values())
+            self._pricing.relays(edges, outgoing.values())
         return {edge: frame.parts for edge, frame in received.items()}
 
     def _check_relayed(self, part: Part, sender: int) -> None:

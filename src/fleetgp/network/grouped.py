@@ -28,10 +28,6 @@ from fleetgp.network.pricing import (
     WORDS,
     Prices,
     Relays,
-    price_collection,
-    price_headers,
-    price_reduction,
-    price_values,
     prices_of,
     shapes_of,
     speaking_in,
@@ -349,8 +345,7 @@ class GroupedNetwork(Network):
             merging.take_down(self._receive([steps.above[self.own]], last + 1)[steps.above[self.own]])
         for group in steps.below:
             self._send_content(group, last + 1, *merging.content_down(group))
-        informed, counts = self._way.informed(tree, task.recipient), merging.counts(self._way)
-        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
+        self._pricing.reduction(task, self._way, tree, merging.counts(self._way))
         return merging.reduced()
 
     # ---- everyone's values ----------------------------------------------------------------------------
@@ -372,8 +367,7 @@ class GroupedNetwork(Network):
         self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         values, prices = self._everyones(items, recipient)
-        informed = self._way.informed(tree, recipient)
-        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, informed, prices)
+        self._pricing.collection(tree, self._way, self._hosted, recipient, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property
@@ -388,7 +382,7 @@ class GroupedNetwork(Network):
             for k, kind in enumerate(items):
                 self.ledger.record(self._phase, kind, edges, carried[:, 2 * k], carried[:, 2 * k + 1], messages)
         for step in range(rounds):
-            price_headers(self.ledger, self._phase, self.incoming_of(self.topology.at(self.round + step)).outgoing)
+            self._pricing.headers(self.incoming_of(self.topology.at(self.round + step)).outgoing)
         return _spoken(values, speaking)
 
     # ---- the central node -----------------------------------------------------------------------------
@@ -396,18 +390,18 @@ class GroupedNetwork(Network):
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = self._as_items(parts)
         for kind, values in items.items():
-            self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
+            self._pricing.values(kind, self._uplinks, values)
         with self._in_use():
             everyone = self._everyones(items, check=False)[0] if self._others else items
-        price_headers(self.ledger, self._phase, self._uplinks)
+        self._pricing.headers(self._uplinks)
         self.ledger.count_rounds(self._phase, 1)
         return everyone
 
     def scatter(self, x: Array, kind: str) -> Array:
         array = self.at_centre(x)
         downlinks = self._uplinks + self.agents
-        self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
-        price_headers(self.ledger, self._phase, downlinks)
+        self._pricing.values(check_kind(kind), downlinks, [array])
+        self._pricing.headers(downlinks)
         return np.broadcast_to(array, (len(self.hosted), *array.shape))
 
     def at_centre(self, x: Array) -> Array:
