@@ -18,7 +18,7 @@ from fleetgp.data.dataset import Dataset
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
-from fleetgp.fleet.shards import noise_model_of, parted
+from fleetgp.fleet.shards import noise_model_of
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
@@ -121,7 +121,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         )
         shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
-    differing = noise_model_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
+    differing = noise_model_of(noise, len(names), known=bool(facts.get("deviations")), robust=robust)
     kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), differing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made
