@@ -91,7 +91,6 @@ class Door:
         self._allowances: OrderedDict[str, Allowance] = OrderedDict()
         self.silent: OrderedDict[_Outside, None] = OrderedDict()
         self.sides: set[_Side] = set()  # of all connections
-        self.dialling: set[asyncio.Task[None]] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="door", daemon=True)
         self._thread.start()
@@ -125,19 +124,17 @@ class Door:
         # A server that closes loses the connections that it has accepted in the same turn: it accepts no more first.
         for listening in self._server.sockets:
             self.loop.remove_reader(listening.fileno())
-        while arriving := asyncio.all_tasks() - {asyncio.current_task()}:
-            for connection in list(self.inside):
-                connection.transport.abort()
-            await asyncio.wait(arriving)
+        while busy := asyncio.all_tasks() - {asyncio.current_task()}:  # that accept, or dial
+            self._hang_up()
+            await asyncio.wait(busy)
         self._server.close()
-        for _ in range(3):  # for connections that were accepted, and are not in `sides` yet
+        while self.sides:
+            self._hang_up()
             await asyncio.sleep(0.0)
-        while self.sides or self.dialling:
-            for side in self.sides:
-                side.transport.abort()
-            if self.dialling:
-                await asyncio.wait(self.dialling)
-            await asyncio.sleep(0.0)
+
+    def _hang_up(self) -> None:
+        for side in self.sides:
+            side.transport.abort()
 
     def _end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -228,8 +225,6 @@ class _Outside(_Side):
             self._refuse("no handshake")
         elif begins and self._dialling is None:
             self._dialling = self._door.loop.create_task(self._pass_on())
-            self._door.dialling.add(self._dialling)
-            self._dialling.add_done_callback(self._door.dialling.discard)
 
     async def _pass_on(self) -> None:
         self.transport.pause_reading()
