@@ -28,14 +28,14 @@ from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io import read_observations
+from fleetgp.io.fields import is_celsius
 from fleetgp.io.formats import FIELDS, Reading
-from fleetgp.io.sst import is_celsius
 from fleetgp.io.tables import Observations
 from fleetgp.metrics import LEVEL, Scores
 from fleetgp.options import PredictionOptions
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
-from fleetgp.storage.tensors import DESCRIPTION
+from fleetgp.storage.sections import DESCRIPTION
 from fleetgp.version import __version__
 
 #: Columns of the table, and how their numbers are written.
