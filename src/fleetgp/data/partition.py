@@ -94,7 +94,7 @@ def partition_by_label(
 ) -> tuple[list[str], list[Shard] | list[KnownShard]]:
     """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
 
-    labels: (N,), as `Observations.labels` has them; None, where a table has none, is an error.
+    labels: (N,), as `ObservationTable.labels` has them; None, where a table has none, is an error.
     s: as in `partition`.
 
     >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
