@@ -42,14 +42,14 @@ from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
-from fleetgp.prediction import PREDICTION_METHODS, PredictionMethod, PredictionOptions, prediction_method
+from fleetgp.prediction import DECENTRALIZED_METHODS, PredictionMethod, PredictionOptions, prediction_method
 from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.constraints import Known
 from fleetgp.validation import check_whole
 
 #: The methods that need no server.
 TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
-PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
+PREDICTORS = DECENTRALIZED_METHODS
 #: What [training] says of hyperparameters by their names, a table each.
 KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.

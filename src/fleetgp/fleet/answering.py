@@ -36,7 +36,8 @@ from fleetgp.prediction import (
 from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method, refuse_foreign
+from fleetgp.prediction.methods import PreviousState, SharedState
+from fleetgp.prediction.registry import prediction_method, refuse_foreign
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates

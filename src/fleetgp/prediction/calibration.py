@@ -17,7 +17,8 @@ from fleetgp.data.partition import HOLDS, Hold
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.network import Ledger
 from fleetgp.options import Eta, PredictionOptions
-from fleetgp.prediction.methods import METHODS, PredictionMethod
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.registry import METHODS
 from fleetgp.validation import check_number, check_whole
 
 BOTH = "both"

@@ -121,6 +121,13 @@ class Door:
             self._end()
 
     async def _shut(self) -> None:
+        # A server that closes loses the connections that it has accepted in the same turn: it accepts no more first.
+        for listening in self._server.sockets:
+            self.loop.remove_reader(listening.fileno())
+        while arriving := asyncio.all_tasks() - {asyncio.current_task()}:
+            for connection in list(self.inside):
+                connection.transport.abort()
+            await asyncio.wait(arriving)
         self._server.close()
         for connection in list(self.inside):
             await connection.end()
