@@ -66,8 +66,8 @@ TRAINING: dict[str, Any] = {
 #: What is now called otherwise in what FleetGP returns and prints -> what it was called when records were made.
 RECORDED_NAMES = {
     "interval_score": "interval",
-    "n_neighbours": "neighbours",
     "holdout": "hold",
+    "n_neighbours": "neighbours",
     "criterion": "by",
     "split": "by",
     "cell_status": "coverage",
