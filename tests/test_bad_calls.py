@@ -475,7 +475,7 @@ FIGURES: list[Bad] = [
     (lambda: gp.plot.reliability((Y, Y**2), len), INPUT, "truth: expected a numeric array, got builtin_function_or_"),
     (lambda: gp.plot.traffic(Y, fleet()), INPUT, "ledger: expected that of a fit or a prediction, fit.ledger, got"),
     (lambda: gp.plot.traffic(answer().ledger, Y), INPUT, "where: expected a fleet, a graph or places (M, 2), got the"),
-    (lambda: gp.plot.convergence(fleet()), INPUT, "expected a fleet that was trained, got one that was not: call"),
+    (lambda: gp.plot.convergence(fleet()), INPUT, "expected a trained fleet, got one that was not trained: call"),
     (lambda: gp.plot.kernels(7), INPUT, "expected a training (Fit) or a trained fleet, got int"),
 ]
 TABLE = [*DATA, *MODEL, *GRAPHS, *TRAINING, *PREDICTION, *FILES, *FRAMES, *ANSWERS, *JUDGING, *FIGURES]

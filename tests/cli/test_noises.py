@@ -56,6 +56,25 @@ def test_everything_at_once(table: pd.DataFrame) -> None:
     run("map", "m", "--grid", "4x3", "--out", "map.nc", "--quiet")
 
 
+def test_several_files_and_several_targets(table: pd.DataFrame) -> None:
+    noisy = ["--noise", "agents", "--robust"]
+    expected = json.loads(
+        run("fit", "obs.csv", *FIT, *noisy, "--deviation", "err", "--out", "m", *START, "--json").stdout
+    )
+    files = ["ada.csv", "bo.csv"]
+    for name, (_, rows) in zip(files, table.groupby("boat"), strict=True):
+        rows.to_csv(name, index=False)
+    found = json.loads(run("fit", *files, *FIT, *noisy, "--deviation", "err", "--out", "n", *START, "--json").stdout)
+    assert list(found["theta"]) == list(expected["theta"])
+    np.testing.assert_allclose(list(found["theta"].values()), list(expected["theta"].values()), rtol=1e-3)
+    table.assign(salinity=table["sst"] + 30.0).to_csv("two.csv", index=False)
+    both = [*FIT]
+    both.insert(both.index("sst") + 1, "salinity")
+    told = json.loads(run("fit", "two.csv", *both, *noisy, "--out", "both", "--rounds", "2", "--json").stdout)
+    assert list(told["targets"]["sst"]["theta"])[-2:] == ["sigma_eps_Ada", "sigma_eps_Bo"]
+    assert load_model("both/salinity").fleet.robust
+
+
 def test_what_cannot_be_is_refused(table: pd.DataFrame) -> None:
     to = ["--out", "x", "--quiet"]
     assert "expected a column that is no input, target or agent, got lon" in wrong(
@@ -63,8 +82,6 @@ def test_what_cannot_be_is_refused(table: pd.DataFrame) -> None:
     )
     assert "unknown --noise 'boats': choose one of agents" in wrong("fit", "obs.csv", *FIT, "--noise", "boats", *to)
     assert "there is no column 'errors'" in wrong("fit", "obs.csv", *FIT, "--deviation", "errors", *to)
-    table.to_csv("more.csv", index=False)
-    assert "got files that are read in chunks" in wrong("fit", "obs.csv", "more.csv", *FIT, "--robust", *to)
     whole = ["--training", "dec-full-gp", "--kernel", "se"]
     assert "dec-full-gp needs one noise for all" in wrong("fit", "obs.csv", *FIT, *whole, "--noise", "agents", *to)
     bound = ["--noise", "agents", "--bound", "sigma_eps_Cy=0.1:1"]

@@ -103,7 +103,8 @@ def test_what_is_told_of_inputs_is_the_same(seed: int, cuts: int) -> None:
 @given(st.integers(1, 200), st.integers(1, 50), st.integers(0, 10**6))
 @settings(max_examples=50, deadline=None)
 def test_a_sample_does_not_depend_on_the_parts(count: int, most: int, cuts: int) -> None:
-    rows, keys = np.arange(2.0 * count).reshape(count, 2), row_keys("f", 0, count, 1)
+    rows = np.arange(2.0 * count).reshape(count, 2)
+    keys = row_keys(rows, 0, 1)
     together = np.column_stack([np.arange(count), np.arange(count)]).astype(float)
     samples = [
         Sample.of(rows[part[:, 0].astype(int)], keys[part[:, 0].astype(int)], most) for part in parts_of(together, cuts)
@@ -121,16 +122,19 @@ def test_every_row_is_as_likely_to_be_drawn() -> None:
     count, most, draws = 40, 10, 4000
     drawn = np.zeros(count)
     for seed in range(draws):
-        keys = row_keys("f", 0, count, seed)
+        keys = row_keys(np.arange(float(count))[:, None], 0, seed)
         drawn[Sample.of(np.arange(float(count))[:, None], keys, most).rows[:, 0].astype(int)] += 1
     # Six deviations of a hypergeometric count.
     assert np.abs(drawn - draws * most / count).max() < 6 * np.sqrt(draws * 0.25 * 0.75)
 
 
-def test_numbers_of_rows_follow_from_their_places() -> None:
-    np.testing.assert_array_equal(row_keys("f", 0, 100, 1)[40:], row_keys("f", 40, 60, 1))
-    assert not np.isin(row_keys("f", 0, 100, 1), row_keys("g", 0, 100, 1)).any()
-    assert not np.isin(row_keys("f", 0, 100, 1), row_keys("f", 0, 100, 2)).any()
+def test_numbers_of_rows_follow_from_what_is_in_them_and_their_order() -> None:
+    rows = np.arange(200.0).reshape(100, 2)
+    keys = row_keys(rows, 0, 1)
+    np.testing.assert_array_equal(keys[40:], row_keys(rows[40:], 40, 1))
+    assert not np.isin(keys, row_keys(-rows, 0, 1)).any()
+    assert not np.isin(keys, row_keys(rows, 0, 2)).any()
+    assert len(np.unique(row_keys(np.ones((100, 2)), 0, 1))) == 100, "copies are rows like all others"
 
 
 @pytest.mark.parametrize("copied", [0.0, 0.02, 0.3])

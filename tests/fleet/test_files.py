@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -76,6 +77,66 @@ def files_of(fleet: fg.Fleet) -> FileDataset:
 def relative(found: Array, expected: Array) -> float:
     """The largest difference, as a part of the largest value."""
     return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+# ---- noise that differs ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[Array, Array, Array]]]:
+    """Files with a column of known deviations, and what is in them."""
+    place, rng = tmp_path_factory.mktemp("noisy"), np.random.default_rng(2)
+    shards = []
+    for number, (x, y) in enumerate(SHARDS):
+        s = rng.choice([0.0, 0.2, 0.5], 40)
+        shards.append((x[:40], y[:40] + s * rng.standard_normal(40), s))
+        told = pd.DataFrame({"a": x[:40, 0], "b": x[:40, 1], "y": shards[-1][1], "s": s, "who": f"agent {number}"})
+        told.to_csv(place / f"s{number}.csv", index=False, float_format="%.17g")
+    return place, shards
+
+
+def covariance(one: Array, other: Array, theta: Array) -> Array:
+    return np.asarray(theta[2] ** 2 * np.exp(-(((one[:, None] - other) / theta[:2]) ** 2).sum(axis=2)))
+
+
+@pytest.mark.parametrize("coordinates", ["as-given", "scaled"])
+def test_known_noise_and_that_of_agents_are_those_of_the_dense_formula(
+    noisy: tuple[Path, list[tuple[Array, Array, Array]]], coordinates: Any
+) -> None:
+    folder, shards = noisy
+    theta = np.array([0.8, 0.5, 1.2, 0.1, 0.2, 0.3])
+    made: dict[str, Any] = {"deviation": "s", "noise": "agents", "coordinates": coordinates}
+    fleet = of_files(folder, "s*.csv", **made, theta=theta, rows=11)
+    assert fleet.names[3:] == ("sigma_eps_s0", "sigma_eps_s1", "sigma_eps_s2")
+    x, y, s = (np.concatenate(parts) for parts in zip(*shards, strict=True))
+    c = covariance(x, x, theta) + np.diag(np.repeat(theta[3:], 40) ** 2 + s**2)
+    cross = covariance(QUERIES, x, theta)
+    found = fleet.predict(QUERIES, "full-gp")
+    np.testing.assert_allclose(found.mean, cross @ np.linalg.solve(c, y), atol=1e-9)
+    expected = theta[2] ** 2 - (cross * np.linalg.solve(c, cross.T).T).sum(axis=1)
+    np.testing.assert_allclose(found.variance, expected, atol=1e-9)
+    # A training is that of the same rows in memory.
+    there = fg.Fleet(shards, kernel="se", normalize=False, noise=["s0", "s1", "s2"], coordinates=coordinates)
+    one, other = (own.train("dec-fact-gp", theta0=theta, rounds=5) for own in (fleet, there))
+    np.testing.assert_allclose(one.theta, other.theta, rtol=1e-6)
+    with pytest.raises(InputError, match="dec-full-gp needs one noise for all observations"):
+        fleet.train("dec-full-gp")
+
+
+def test_outliers_in_files_are_weighed_down(noisy: tuple[Path, list[tuple[Array, Array, Array]]]) -> None:
+    folder, shards = noisy
+    fleet = of_files(folder, "s*.csv", deviation="s", robust=True, theta=[0.8, 0.5, 1.2, 0.1])
+    there = fg.Fleet(shards, kernel="se", normalize=False, robust=True, theta=[0.8, 0.5, 1.2, 0.1])
+    one, other = (own.predict(QUERIES, "dec-rbcm") for own in (fleet, there))
+    np.testing.assert_array_equal(one.mean, other.mean)
+
+
+def test_deviations_of_files_are_checked(tmp_path: Path) -> None:
+    pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, 2.0], "y": [1.0, 2.0], "s": [0.1, -0.1]}).to_csv(tmp_path / "s.csv")
+    with pytest.raises(InputError, match=r"column 's': expected standard deviations of at least 0, got -0.1"):
+        of_files(tmp_path, "s.csv", deviation="s")
+    with pytest.raises(InputError, match="expected different columns as inputs, target, agent and deviation"):
+        of_files(tmp_path, "s.csv", deviation="y")
 
 
 # ---- the same as in memory ---------------------------------------------------------------------------------------
@@ -429,6 +490,16 @@ def test_what_was_kept_of_a_file_that_has_changed_is_not_used(
     read.clear()
     of_files(tmp_path, cache=tmp_path / "cache")
     assert len(read) == 3, "damaged pieces"
+
+
+def test_a_sample_depends_on_the_rows_alone(folder: Path, tmp_path: Path) -> None:
+    expected = of_files(folder, sample=30)
+    for number, name in enumerate(("z", "y", "x")):
+        shutil.copy(folder / f"s{number}.parquet", tmp_path / f"{name}.parquet")
+    found = dict(zip("xyz", of_files(tmp_path, "*.parquet", sample=30).shards, strict=True))
+    for name, (x, y) in zip("zyx", expected.shards, strict=True):
+        np.testing.assert_array_equal(found[name][0], x)
+        np.testing.assert_array_equal(found[name][1], y)
 
 
 def test_a_kept_sample_is_the_sample(folder: Path, tmp_path: Path) -> None:

@@ -175,6 +175,48 @@ def test_known_deviations_of_each_target() -> None:
     assert all(np.isfinite(s).all() for _, _, s in alone.shards)
 
 
+@pytest.mark.parametrize("method", ["fact-gp", "full-gp"])
+def test_every_agent_has_a_noise_of_each_target(method: str) -> None:
+    """Against the sum of the targets' likelihoods by NumPy."""
+    outputs = fg.Outputs(noisy_sea(), targets=["t", "s"], kernel="se", normalize=False, noise="agents")
+    assert outputs.names[2:6] == ("t.sigma_f", "t.sigma_eps_0", "t.sigma_eps_1", "t.sigma_eps_2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is cut short on purpose, and the salinities are far from zero
+        fits = outputs.train(method, theta0=[1.0, 1.0, 15.0, 0.2, 0.3, 0.4, 30.0, 0.2, 0.3, 0.4], rounds=5)
+
+    def nll(target: int, theta: Array) -> float:
+        parts: list[tuple[Any, ...]] = []
+        for (x, y, s), sigma in zip(noisy_sea(), theta[3:], strict=True):
+            rows = ~np.isnan(y[:, target])
+            parts.append((x[rows], y[rows, target], s[rows, target] ** 2 + sigma**2))
+        if method == "full-gp":
+            parts = [tuple(np.concatenate(own) for own in zip(*parts, strict=True))]
+        total = 0.0
+        for x, y, variance in parts:
+            apart = (((x[:, None] - x) / theta[:2]) ** 2).sum(axis=2)
+            c = theta[2] ** 2 * np.exp(-apart) + np.diag(variance)
+            total += 0.5 * float(y @ np.linalg.solve(c, y) + np.linalg.slogdet(c).logabsdet)
+        return total
+
+    for target, fit in enumerate(fits.values()):
+        assert fit.nll == pytest.approx(nll(target, fit.theta), rel=1e-6)
+
+
+def test_outliers_of_one_target_are_those_of_a_fleet(tmp_path: Path) -> None:
+    given = [(x, y[:, :1], s[:, :1]) for x, y, s in noisy_sea()]
+    given[1][1][4] += 9.0
+    model: dict[str, Any] = {"kernel": "se", "normalize": True, "noise": "agents", "robust": True, "mean": "constant"}
+    outputs = fg.Outputs(given, targets=["t"], **model)
+    fleet = fg.Fleet([(x, y[:, 0], s[:, 0]) for x, y, s in given], **model)
+    (fit,), alone = outputs.train("dec-fact-gp").values(), fleet.train("dec-fact-gp")
+    assert np.array_equal(fit.history, alone.history)
+    assert fit.outliers.tolist() == alone.outliers.tolist()
+    assert fit.outliers[1] > 0
+    assert np.array_equal(outputs.predict(QUERIES)["t"].mean, fleet.predict(QUERIES).mean)
+    place = fg.save_model(fg.Model(outputs.fleets["t"], ["a", "b", "c"], ["x", "z"], "t"), tmp_path / "model")
+    assert np.array_equal(fg.load_model(place).fleet.predict(QUERIES).mean, fleet.predict(QUERIES).mean)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -12,8 +12,10 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.engines.expert import Expert
+from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.kernels.stationary import KERNELS
+from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training import TrainingOptions, starts, train, train_together, training_method
@@ -132,15 +134,16 @@ def test_a_failure_of_one_output_is_one_of_the_agent() -> None:
     assert np.isfinite(found.nll).tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp"])
-def test_the_same_bits_however_the_agents_are_hosted(method: str) -> None:
+@pytest.mark.parametrize(("method", "robust"), [("dec-fact-gp", False), ("dec-apx-gp", False), ("dec-fact-gp", True)])
+def test_the_same_bits_however_the_agents_are_hosted(method: str, robust: bool) -> None:
     options = TrainingOptions(rounds=25, tol=1e-3, normalize=True, mean="constant")
+    noise = NoiseModel(robust=robust)
+    kernel = with_noise(KERNELS["matern32"], noise)
 
     def work(network: Network) -> tuple[fg.Fit, ...]:
-        mine = [[shards[i] for i in network.hosted] for shards in outputs()]
-        return train_together(
-            training_method(method), [observed(one) for one in mine], network, KERNELS["matern32"], options
-        )
+        mine = [observed(shards[i] for i in network.hosted) for shards in outputs()]
+        seen = [one.observed(noise, [0] * len(one)) for one in mine]
+        return train_together(training_method(method), seen, network, kernel, options)
 
     whole = work(fg.InProcess(PATH))
     for hosting in ([[0, 2], [1]], [[0], [1], [2]]):

@@ -18,7 +18,7 @@ from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, k
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
 from fleetgp.network.ledger import KINDS
-from fleetgp.prediction.methods import METHODS as PREDICTORS
+from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.units import readable_bytes, readable_seconds
 from fleetgp.validation import check_whole

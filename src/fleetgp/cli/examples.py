@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fleetgp.cli.arguments import option
 from fleetgp.cli.options import CLUSTER, NO_OPEN, PORT, Json, Quiet
 from fleetgp.cli.output import bold, console, emit, plain_table
 from fleetgp.cli.running import check_page, show
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 
 
 def demo(
-    points: Annotated[int, typer.Option(help="Observations of the whole fleet.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Which field is drawn.")] = 1,
-    grid: Annotated[int, typer.Option(help="The map's points along each axis.")] = 80,
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo-output"),
-    page: Annotated[bool, typer.Option("--page", help="Watch such a fleet in the browser instead.")] = False,
+    points: Annotated[int, option("Observations of the whole fleet.")] = 2000,
+    seed: Annotated[int, option("Which field is drawn.")] = 1,
+    grid: Annotated[int, option("The map's points along each axis.")] = 80,
+    out: Annotated[Path, option("Where the pictures go.")] = Path("demo-output"),
+    page: Annotated[bool, option("Watch such a fleet in the browser instead.", "--page")] = False,
     port: PORT = None,
     no_open: NO_OPEN = False,
     as_json: Json = False,
@@ -61,11 +62,11 @@ def demo(
 
 
 def download(
-    box: Annotated[list[float], typer.Option(help="West, south, east, north, in degrees.")],
-    date: Annotated[str, typer.Option(help="The day: YYYY-MM-DD, from 2002-06-01 on.")],
-    stride: Annotated[int, typer.Option(help="Every nth point of the 0.01 degree grid.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Copy the file here; it stays in the cache too.")] = None,
-    server: Annotated[str, typer.Option(help="An ERDDAP server that has jplMURSST41.")] = SERVER,
+    box: Annotated[list[float], option("West, south, east, north, in degrees.")],
+    date: Annotated[str, option("The day: YYYY-MM-DD, from 2002-06-01 on.")],
+    stride: Annotated[int, option("Every nth point of the 0.01 degree grid.")] = 1,
+    out: Annotated[Path | None, option("Copy the file here; it stays in the cache too.")] = None,
+    server: Annotated[str, option("An ERDDAP server that has jplMURSST41.")] = SERVER,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,13 +93,7 @@ def download(
     rows, columns = field.celsius.shape
     known = int((field.celsius == field.celsius).sum())
     emit(
-        {
-            "file": str(path),
-            "product": field.product,
-            "date": field.date,
-            "shape": [rows, columns],
-            "known": known,
-        },
+        {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known},
         f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
         f"The file is {bold(path)}.",
         as_json=as_json,
@@ -107,17 +102,14 @@ def download(
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="training, prediction or communication.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A small version: N = 2,000, two replications.")] = False,
+    quick: Annotated[bool, option("A small version: N = 2,000, two replications.", "--quick")] = False,
     sst: Annotated[
-        Path | None,
-        typer.Option(help="prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field."),
+        Path | None, option("prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder. (default: reproduction-output/EXPERIMENT[-quick])")
-    ] = None,
+    out: Annotated[Path | None, option("The folder. (default: reproduction-output/EXPERIMENT[-quick])")] = None,
     cluster: CLUSTER = None,
     workers: Annotated[
-        int | None, typer.Option(help="How many processes, here or on the cluster. (default: one per core)", min=1)
+        int | None, option("How many processes, here or on the cluster. (default: one per core)", min=1)
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,

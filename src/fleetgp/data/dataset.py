@@ -21,6 +21,7 @@ from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.errors import InputError
 from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations, Summary
 
 #: Rows of each agent that are kept for a first look.
@@ -94,6 +95,19 @@ class Dataset(Sequence[Observations]):
             raise InputError(
                 f"moments of the data will not do ({why}), and their rows are not loaded: {error}"
             ) from why
+
+    # ---- noise -----------------------------------------------------------------------------------------------
+
+    @property
+    def known_noise(self) -> bool:
+        """Whether observations have known standard deviations."""
+        return False
+
+    def observed(self, noise_model: NoiseModel, groups: Sequence[int]) -> Dataset:
+        """With all that the terms of the noise are made of. groups: of each agent the number of its noise."""
+        if noise_model.differs:
+            raise InputError("noise that differs, and robust, need rows, got data that are known by sums alone")
+        return self
 
     # ---- longitudes ------------------------------------------------------------------------------------------
 
@@ -192,6 +206,15 @@ class InMemory(Dataset):
 
     def moved(self, coordinates: Coordinates) -> InMemory:
         return InMemory(one.at(coordinates.places(one.inputs)) for one in self._rows) if coordinates.origin else self
+
+    @property
+    def known_noise(self) -> bool:
+        return any(one.noise_std is not None for one in self._rows)
+
+    def observed(self, noise_model: NoiseModel, groups: Sequence[int]) -> InMemory:
+        if not noise_model.differs:
+            return self
+        return InMemory(noise_model.observed(*each).locked() for each in zip(self._rows, groups, strict=True))
 
     def arc(self, longitude: int) -> tuple[float, float]:
         """The shortest arc that holds the longitudes of all rows."""

@@ -265,10 +265,14 @@ class Copies:
         return many_copies(round(rows * float((seen - len(self.hashes)) / seen)), rows)
 
 
-def row_keys(name: str, first: int, count: int, seed: int) -> Keys:
-    """A number for each row of a file, from the first on, that looks random: from its place and the seed alone."""
-    start = np.random.SeedSequence([seed, *name.encode()]).generate_state(1, np.uint64)
-    return scrambled(scrambled(np.arange(first, first + count, dtype=np.uint64) ^ start) + start)
+def row_keys(rows: Array, first: int, seed: int) -> Keys:
+    """A number for each row of a file that looks random: from what is in it, its number in the file, and the seed.
+
+    first: the number of the first row. Copies of a row have different keys, since their numbers differ.
+    """
+    start = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    numbers = np.arange(first, first + len(rows), dtype=np.uint64)
+    return scrambled(scrambled(row_hashes(rows) ^ start) + scrambled(numbers + start))
 
 
 def scrambled(values: Keys) -> Keys:

@@ -14,7 +14,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
-from fleetgp.data.holdout import FOLDS
+from fleetgp.data.partition import FOLDS
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import ENGINES, Expert
@@ -36,7 +36,8 @@ from fleetgp.prediction import (
 from fleetgp.prediction.answer import gradient, joint, predict_in_blocks
 from fleetgp.prediction.calibrate import Fleetwide
 from fleetgp.prediction.calibrate import calibrate as calibrated
-from fleetgp.prediction.methods import PreviousState, SharedState, prediction_method, refuse_foreign
+from fleetgp.prediction.methods import PreviousState, SharedState
+from fleetgp.prediction.registry import prediction_method, refuse_foreign
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
 from fleetgp.training.reporting import about_coordinates

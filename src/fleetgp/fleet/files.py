@@ -24,12 +24,12 @@ from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
-from fleetgp.fleet.shards import AGENTS
+from fleetgp.fleet.shards import AGENTS, NoiseName
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
-from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
+from fleetgp.io.tables import Missing, ObservationTable, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
@@ -154,7 +154,7 @@ class Splitting:
     def __init__(self, agents: int | None, by: By | None, axis: str | None, seed: int) -> None:
         self.agents, self.by, self.axis, self.seed = agents, by, axis, seed
 
-    def split(self, data: Observations, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def split(self, data: ObservationTable, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The agents' names, and (X, y) or (X, y, s) of each."""
         every = np.arange(len(data.observations))
         if data.labels is not None:
@@ -173,7 +173,7 @@ class Splitting:
 
 
 def _made(
-    fleet: type[Fleet], data: Observations, what: Wanted, graph: object, how: Splitting, options: dict[str, Any]
+    fleet: type[Fleet], data: ObservationTable, what: Wanted, graph: object, how: Splitting, options: dict[str, Any]
 ) -> Fleet:
     names, shards = how.split(data, what.inputs)
     if options.get("noise") == AGENTS:
@@ -235,6 +235,7 @@ def from_files(
     inputs: Sequence[str],
     target: str,
     agent: str | None = None,
+    deviation: str | None = None,
     missing: Missing = "refuse",
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
@@ -247,6 +248,8 @@ def from_files(
     mean: MeanName = ModelOptions.mean,
     coordinates: CoordinatesName = ModelOptions.coordinates,
     kernel: str | Kernel | Sequence[str | Kernel] | None = None,
+    noise: NoiseName = None,
+    robust: bool = False,
     private: PrivateRows | None = None,
     seed: int = 0,
     backend: BackendName = "in-process",
@@ -265,6 +268,7 @@ def from_files(
         Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are also
         what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
         `reading` has celsius=True. `fleet.data.notes` has what was done.
+    deviation: the column of the known standard deviations of the target.
     missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
         Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
         no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
@@ -275,17 +279,25 @@ def from_files(
         agent's moments, besides libraries and the training itself, whatever the size of the files.
     cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
         also where the first one ended with an error, or was interrupted.
-    graph, theta, normalize, mean, coordinates, kernel, private, seed, backend, workers, address: as of a `Fleet`. With
+    graph, theta, normalize, mean, coordinates, kernel, noise, robust, private, seed, backend, workers, address: as of a
+        `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for all. With
         "ray" its workers read the files: each is an agent's, under the same path on all machines, for dec-full-gp and
         full-gp.
     progress: as of `Fleet.train`, for the first pass over the files.
     """
     where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
+    if backend == "ray" and (deviation is not None or noise is not None or robust):
+        raise InputError(
+            "deviation, noise and robust need rows, and a cluster knows files by sums over them: leave them out, "
+            "or compute in this process"
+        )
     what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
     what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
+    what |= {"deviation": deviation}
     shards = read_files(files, **what, **where, progress=progress)
     model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
-    model |= {"private": private, "kernel": kernel}
+    model |= {"private": private, "kernel": kernel, "robust": robust}
+    model["noise"] = shards.names if noise == AGENTS else noise
     made = fleet(shards, graph, **model, seed=seed, inputs=inputs, **where)
     return made.call(shards.names, target, shards.units, shards.dropped, shards.notes)
 
@@ -303,6 +315,7 @@ def read_files(
     memory: float,
     cache: str | Path | None,
     seed: int,
+    deviation: str | None = None,
     rows: int = ROWS,
     backend: BackendName = "in-process",
     workers: int | None = None,
@@ -314,7 +327,7 @@ def read_files(
     if cache is not None:
         check_folder(as_path(cache, "cache"))
     paths = found_files(files)
-    scan = Scan(_columns(inputs, target, agent, fill, reading), rows, missing == "drop", sample or 0, seed)
+    scan = Scan(_columns(inputs, target, agent, deviation, fill, reading), rows, missing == "drop", sample or 0, seed)
     owners = owners_of(paths) if agent is None else ("",) * len(paths)
     source = FileReader(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
     if backend == "ray":
@@ -365,18 +378,24 @@ def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int
 
 
 def _columns(
-    inputs: Sequence[str], target: str, agent: str | None, fill: Sequence[float] | None, reading: Reading | None
+    inputs: Sequence[str],
+    target: str,
+    agent: str | None,
+    deviation: str | None,
+    fill: Sequence[float] | None,
+    reading: Reading | None,
 ) -> Columns:
     names = as_names(inputs, "inputs")
-    others = [target] if agent is None else [target, agent]
+    others = [target, *(name for name in (agent, deviation) if name is not None)]
+    what = "inputs, target and agent" if deviation is None else "inputs, target, agent and deviation"
     if not all(isinstance(name, str) for name in others) or len({*names, *others}) < len(names) + len(others):
-        raise InputError(f"expected different columns as inputs, target and agent, got {[*names, *others]}")
+        raise InputError(f"expected different columns as {what}, got {[*names, *others]}")
     if not all((*names, *others)):
-        raise InputError(f"expected the names of columns as inputs, target and agent, got {[*names, *others]}")
+        raise InputError(f"expected the names of columns as {what}, got {[*names, *others]}")
     if not names:
         raise InputError("inputs: expected the names of one column or more, got none")
     values = () if fill is None else tuple(as_fills(fill))
-    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading))
+    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading), deviation)
 
 
 def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:

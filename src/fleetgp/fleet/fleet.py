@@ -31,10 +31,8 @@ from fleetgp.fleet.shards import (
     check_shards,
     check_theta_of,
     noise_model_of,
-    observed,
     observed_more,
     own_groups,
-    parted,
     places_of,
     warn_of_offset,
     warn_of_shards,
@@ -133,12 +131,10 @@ class Fleet(Closing, Choosing, Named):
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
-        pairs, known = parted(shards)
-        seen, self.inputs = check_shards(pairs, inputs)
+        seen, self.inputs = check_shards(shards, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
-        self.noise_model = noise_model_of(seen, deviations=known is not None, noise=noise, robust=self.robust)
-        groups = own_groups(noise, len(seen), self.noise_model)
-        self.data = observed(seen, self.noise_model, groups, known)
+        self.noise_model = noise_model_of(noise, len(seen), known=seen.known_noise, robust=self.robust)
+        self.data = seen.observed(self.noise_model, own_groups(noise, len(seen), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.choose_from(kernel, self.inputs or self.dimension, theta, self.coordinates, self.mean)

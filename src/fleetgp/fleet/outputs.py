@@ -18,7 +18,7 @@ from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
-from fleetgp.fleet.shards import check_shards, parted, places_of
+from fleetgp.fleet.shards import NoiseName, check_shards, parted, places_of
 from fleetgp.graph import as_topology
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
@@ -51,7 +51,7 @@ class Outputs(Closing):
     >>> fits = sea.train("dec-fact-gp")
     >>> bool((fits["t"].theta[:2] == fits["s"].theta[:2]).all()), sea.names
     (True, ('l_1', 'l_2', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps'))
-    >>> sea.predict([[0.5, 0.5]])["s"].mean.round(1).tolist()
+    >>> sea.predict([[0.5, 0.5]])["s"].mean.round().tolist()
     [35.0]
     """
 
@@ -65,6 +65,8 @@ class Outputs(Closing):
         mean: MeanName = ModelOptions.mean,
         coordinates: CoordinatesName = ModelOptions.coordinates,
         kernel: str | Kernel = KERNEL,
+        noise: NoiseName = None,
+        robust: bool = False,
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
@@ -79,7 +81,7 @@ class Outputs(Closing):
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
-        model |= {"seed": seed, "inputs": names, "private": private}
+        model |= {"seed": seed, "inputs": names, "private": private, "noise": noise, "robust": robust}
         self.fleets = {
             target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
         }

@@ -28,7 +28,7 @@ from fleetgp.fleet.privacy import predictor_of
 from fleetgp.fleet.source import source_of
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Gradient, Joint, Prediction, Suggestion
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Gains, assigned, check_criterion
 from fleetgp.validation import check_whole
 

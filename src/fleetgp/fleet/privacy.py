@@ -13,8 +13,9 @@ from fleetgp.engines.moments.sums import LARGEST_GRID
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.ledger import KINDS
-from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.registry import METHODS as PREDICTORS
+from fleetgp.prediction.registry import PREDICTION_METHODS, prediction_method
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod
 

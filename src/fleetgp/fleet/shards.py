@@ -38,6 +38,7 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         return shards, None if inputs is None else as_names(inputs, "inputs")
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
+    shards, known = parted(shards)
     for agent, shard in enumerate(shards):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
@@ -53,6 +54,9 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
             )
     if names is not None and len(names) != dimension:
         raise InputError(f"expected a name for each of the {dimension} inputs, got {', '.join(names)}")
+    if known is not None:
+        pairs = enumerate(zip(checked, known, strict=True))
+        checked = [replace(own, noise_std=check_deviations(s, own.values, k)).locked() for k, (own, s) in pairs]
     return InMemory(checked), names
 
 
@@ -219,8 +223,6 @@ NoiseName = str | Sequence[str] | None
 
 def parted(shards: Any) -> tuple[Any, list[Any] | None]:
     """(X, y) of each agent, and the known deviations, if the data have any: all agents', or nobody's."""
-    if isinstance(shards, Dataset) or not isinstance(shards, Sequence):
-        return shards, None
     with_known = [isinstance(shard, list | tuple) and len(shard) == 3 for shard in shards]
     if not any(with_known):
         return shards, None
@@ -232,15 +234,9 @@ def parted(shards: Any) -> tuple[Any, list[Any] | None]:
     return [shard[:2] for shard in shards], [shard[2] for shard in shards]
 
 
-def noise_model_of(shards: Dataset, *, deviations: bool, noise: NoiseName, robust: bool) -> NoiseModel:
-    """What was asked for, or one clear error."""
-    groups = tuple(dict.fromkeys(_groups(noise, len(shards))))
-    found = NoiseModel(known=deviations, robust=robust, groups=groups)
-    if found.differs and not shards.in_memory:
-        raise InputError(
-            "noise that differs, and robust, need data in memory, got files: read them, or leave these settings out"
-        )
-    return found
+def noise_model_of(noise: NoiseName, agents: int, *, known: bool, robust: bool) -> NoiseModel:
+    """The noise that so many agents have, or one clear error. known: whether there are known standard deviations."""
+    return NoiseModel(known=known, robust=robust, groups=tuple(dict.fromkeys(_groups(noise, agents))))
 
 
 def own_groups(noise: NoiseName, agents: int, noise_model: NoiseModel) -> list[int]:
@@ -275,17 +271,6 @@ def check_deviations(given: Any, y: Array, agent: int) -> Array:
         row = int(np.flatnonzero(values < 0.0)[0])
         raise InputError(f"{what}: expected standard deviations of at least 0, got {values[row]:g} (first: row {row})")
     return values
-
-
-def observed(shards: Dataset, noise_model: NoiseModel, groups: Sequence[int], known: Sequence[Any] | None) -> Dataset:
-    """All agents' observations with what is known about their noise. known: as it was given."""
-    if not noise_model.differs:
-        return shards
-    found = []
-    for agent, (own, group) in enumerate(zip(shards, groups, strict=True)):
-        deviations = None if known is None else check_deviations(known[agent], own.values, agent)
-        found.append(noise_model.observed(replace(own, noise_std=deviations), group).locked())
-    return InMemory(found)
 
 
 def observed_more(

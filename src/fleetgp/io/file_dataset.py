@@ -24,6 +24,7 @@ from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
 from fleetgp.io.survey import FirstPass, Pass, Scan, Survey, rows_of, size_of, survey
 from fleetgp.linalg.threads import cores, side_by_side
+from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations, Summary
 from fleetgp.version import __version__
 
@@ -55,7 +56,7 @@ class FileReader:
         """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
         if self.cache is None:
             return None
-        facts = {"version": __version__, "pieces": 2, "file": str(file.resolve())}  # pieces: of what is kept
+        facts = {"version": __version__, "pieces": 3, "file": str(file.resolve())}  # pieces: of what is kept
         facts |= {"size": size_of(file), "scan": asdict(self.scan)}
         return ResumableCache(self.cache, {**facts, **settings})
 
@@ -135,7 +136,7 @@ class FileReader:
         return total
 
     def load(self, count: int | None = None) -> dict[str, Array]:
-        """All rows, (n, D + 1), by agent. count: how many there are."""
+        """All rows, as `Columns.numbers` has them, by agent. count: how many there are."""
         parts: dict[str, list[Array]] = defaultdict(list)
         with Pass("loading", count) as told:
             for file, owner in zip(self.files, self.owners, strict=True):
@@ -157,7 +158,7 @@ def gathered_moments(
 
     def take(name: str) -> None:
         taken = np.concatenate(waiting.pop(name))
-        rows = view.of(Observations(taken[:, :-1], taken[:, -1]))
+        rows = view.of(Observations(taken[:, : len(box.centre)], taken[:, -1]))
         part = moments_on(box, sizes, rows.inputs, rows.values)
         found[name] = found[name].plus(part) if name in found else part
         del counts[name]
@@ -188,11 +189,16 @@ class RowsElsewhere(Protocol):
         """They are needed no more. Safe to call twice."""
 
 
+#: What the noise is, and of each agent the number of its group.
+Noise = tuple[NoiseModel, Sequence[int]]
+
+
 class FileSums(Dataset):
     """Data in files as sums over them, without any row.
 
     known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
     drawn: some of their rows; none if they are to be drawn again.  elsewhere: what leads to them.
+    noise: of the observations, and of each agent the number of its group.
     """
 
     def __init__(
@@ -203,8 +209,10 @@ class FileSums(Dataset):
         *,
         drawn: dict[str, Sample] | None = None,
         elsewhere: Sequence[Any] = (),
+        noise: Noise | None = None,
     ) -> None:
         self.reader, self.known, self.view = reader, known, view
+        self.noise = noise or (NoiseModel(known=reader.scan.columns.deviation is not None), [0] * len(known))
         self.drawn, self.elsewhere = drawn, elsewhere
         self.names = tuple(known)
 
@@ -217,7 +225,18 @@ class FileSums(Dataset):
 
     def first_rows(self) -> Sequence[Observations]:
         drawn = self.drawn or self.reader.survey().samples
-        return [self.view.of(_observations(drawn[name].rows[:FIRST])) for name in self.names]
+        rows = {name: drawn[name].rows[:FIRST] for name in self.names}
+        return [self.view.of(own) for own in self._observations(rows)]
+
+    def _observations(self, rows: dict[str, Array]) -> list[Observations]:
+        """Every agent's, as they are given, with what is known about their noise."""
+        model, groups = self.noise
+        parts = [self.reader.scan.columns.observations(rows[name].copy()) for name in self.names]
+        return [model.observed(own, group).locked() for own, group in zip(parts, groups, strict=True)]
+
+    @property
+    def known_noise(self) -> bool:
+        return self.noise[0].known
 
     def having(self, drawn: Iterable[dict[str, Sample]]) -> FileSums:
         """With the rows that the first pass has drawn of each file."""
@@ -235,7 +254,7 @@ class FileSums(Dataset):
         return self._seen(self.view.moved(coordinates)) if coordinates.origin else self
 
     def _seen(self, view: View) -> FileSums:
-        return FileSums(self.reader, self.known, view, drawn=self.drawn)
+        return FileSums(self.reader, self.known, view, drawn=self.drawn, noise=self.noise)
 
 
 class FileDataset(FileSums):
@@ -253,8 +272,10 @@ class FileDataset(FileSums):
         rows: RowsElsewhere | None = None,
         view: View = VIEW_AS_GIVEN,
         whole: FileDataset | None = None,
+        noise: Noise | None = None,
     ) -> None:
-        super().__init__(reader, {name: survey.summaries[name] for name in survey.named}, view, drawn=survey.samples)
+        known = {name: survey.summaries[name] for name in survey.named}
+        super().__init__(reader, known, view, drawn=survey.samples, noise=noise)
         self.survey, self.limit, self.rows, self._whole = survey, limit, rows, whole
         self.sampled, self.at_workers = bool(reader.scan.sample), reader.apart
         self._loaded: list[Observations] | None = None
@@ -301,9 +322,11 @@ class FileDataset(FileSums):
             if self._whole is not None:
                 self._loaded = [self.view.of(one) for one in self._whole.load()]
             else:
-                rows = self._read()
-                self._loaded = [_observations(rows[name]).locked() for name in self.names]
+                self._loaded = self._observations(self._read())
         return self._loaded
+
+    def observed(self, noise_model: NoiseModel, groups: Sequence[int]) -> FileDataset:
+        return FileDataset(self.reader, self.survey, self.limit, self.rows, noise=(noise_model, groups))
 
     def _read(self) -> dict[str, Array]:
         sample = self.reader.scan.sample
@@ -324,7 +347,7 @@ class FileDataset(FileSums):
         return FileSums(self.reader.of(agents), known, elsewhere=elsewhere)
 
     def _seen(self, view: View) -> FileDataset:
-        return FileDataset(self.reader, self.survey, self.limit, self.rows, view, self._whole or self)
+        return FileDataset(self.reader, self.survey, self.limit, self.rows, view, self._whole or self, self.noise)
 
     def _check_limit(self, rows: int, instead: str) -> None:
         size = 8 * rows * len(self.reader.scan.columns.numbers)
@@ -334,10 +357,6 @@ class FileDataset(FileSums):
                 f"{size:,} bytes: {instead}, or raise the limit "
                 f"(memory={_round_up(size)}, on the command line --memory {_round_up(size)})"
             )
-
-
-def _observations(rows: Array) -> Observations:
-    return Observations(rows[:, :-1].copy(), rows[:, -1].copy())
 
 
 def _round_up(size: int) -> str:

@@ -37,6 +37,7 @@ from fleetgp.declarations import (
     whole,
 )
 from fleetgp.errors import InputError, shortened
+from fleetgp.model.observations import Observations
 from fleetgp.validation import as_flag, as_numbers, as_path, is_nothing
 
 #: The kinds of files that are read, by their endings: tables, and fields.
@@ -384,7 +385,7 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) 
 class Columns:
     """By their names. fill: values that stand for nothing.  judged: whether a value may look like one.
 
-    reading: what a file does not say of itself.
+    reading: what a file does not say of itself.  deviation: of the target's known standard deviations.
     """
 
     inputs: tuple[str, ...]
@@ -393,10 +394,17 @@ class Columns:
     fill: tuple[float, ...] = ()
     judged: bool = True
     reading: Reading = field(default_factory=Reading)
+    deviation: str | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        return *self.inputs, self.target
+        """The target is the last."""
+        return *self.inputs, *([self.deviation] if self.deviation else []), self.target
+
+    def observations(self, rows: Array) -> Observations:
+        """Rows of these numbers, (n, ..)."""
+        width = len(self.inputs)
+        return Observations(rows[:, :width], rows[:, -1], rows[:, width] if self.deviation else None)
 
     @property
     def all(self) -> tuple[str, ...]:

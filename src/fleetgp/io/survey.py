@@ -40,8 +40,8 @@ from fleetgp.io.formats import (
     numeric,
     pandas_for,
 )
-from fleetgp.io.tables import label_text, missing_rows
-from fleetgp.model.observations import Observations, Summary
+from fleetgp.io.tables import check_deviation_column, label_text, missing_rows
+from fleetgp.model.observations import Summary
 from fleetgp.progress import Listener, Pace, Progress
 from fleetgp.validation import LARGEST
 
@@ -56,7 +56,7 @@ NO_NUMBER = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows. numbers: (n, D + 1), the target last; NaN where there is none.  labels: (n,), who made them.
+    """Some rows. numbers: (n, ..) of `Columns.numbers`; NaN where there is none.  labels: (n,), who made them.
 
     before: how many rows of the file come before these.  empty: cells of a field that hold nothing, and are no rows.
     units: of the columns, where the file tells them.  notes: what was done to the values.
@@ -87,9 +87,12 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
             kind = file.suffix[1:].upper()
             raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
         inputs = [input_numbers(part.values[name], name, file, columns.reading, read) for name in columns.inputs]
-        observed = numeric(part.values[columns.target], columns.target, file, columns.reading, read)
-        numbers = np.column_stack([*(own for own, _ in inputs), observed])
+        others = columns.numbers[len(inputs) :]
+        observed = [numeric(part.values[name], name, file, columns.reading, read) for name in others]
+        numbers = np.column_stack([*(own for own, _ in inputs), *observed])
         numbers[is_any_of(numbers, columns.fill)] = np.nan
+        if columns.deviation is not None:
+            check_deviation_column(file, columns.deviation, numbers[:, len(inputs)])
         labels = part.values[columns.agent] if columns.agent else None
         told = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
         units = {**part.units, **told}
@@ -288,11 +291,11 @@ def _of_chunk(file: Path, names: Sequence[str], codes: IntArray, chunk: Chunk, s
         row = chunk.before + int(large[0]) + 1
         raise InputError(f"{file}: expected values of at most 1e100, got a larger one in row {row}: use other units")
     parts = _parts(names, codes)
-    keys = row_keys(str(file.resolve()), chunk.before, len(numbers), scan.seed)
+    keys = row_keys(numbers, chunk.before, scan.seed)
     samples = {name: _drawn(numbers, keys, rows, scan.drawn) for name, rows in parts.items()}
     return Survey(
         tuple(names),
-        {name: Summary.of(Observations(numbers[rows, :-1], numbers[rows, -1])) for name, rows in parts.items()},
+        {name: Summary.of(scan.columns.observations(numbers[rows])) for name, rows in parts.items()},
         samples,
         len(numbers),
         int((~sound).sum()),

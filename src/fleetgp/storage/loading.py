@@ -18,7 +18,7 @@ from fleetgp.data.dataset import Dataset
 from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, unknown_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
-from fleetgp.fleet.shards import noise_model_of, parted
+from fleetgp.fleet.shards import noise_model_of
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
@@ -26,24 +26,24 @@ from fleetgp.model.hyperparameters import check_theta
 from fleetgp.network import Ledger
 from fleetgp.storage.model import Model
 from fleetgp.storage.sections import (
-    load_moments,
-    read_calibration,
-    read_compared,
-    read_coordinates,
-    read_mean,
-    read_scaling,
-)
-from fleetgp.storage.tensors import (
     DESCRIPTION,
     FORMAT,
     LEDGER,
+    LONGEST_DESCRIPTION,
+    LONGEST_LEDGER,
     TRAINING,
     VERSION,
     Shape,
     agent_file,
     from_json,
     load_arrays,
+    load_moments,
+    read_calibration,
+    read_compared,
+    read_coordinates,
     read_inside,
+    read_mean,
+    read_scaling,
     typed,
 )
 from fleetgp.training import Fit, training_method
@@ -52,8 +52,6 @@ from fleetgp.training.fit import Start
 from fleetgp.validation import as_path
 from fleetgp.version import __version__
 
-#: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
-LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
 #: What reading a damaged description may raise.
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 
@@ -121,7 +119,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
         )
         shards = shards or remembered
     given, noise, robust = facts["hyperparameters"], facts.get("noise"), facts.get("robust", False)  # older have none
-    differing = noise_model_of(parted(shards)[0], deviations=bool(facts.get("deviations")), noise=noise, robust=robust)
+    differing = noise_model_of(noise, len(names), known=bool(facts.get("deviations")), robust=robust)
     kernel = with_noise(as_kernel(typed(facts, "kernel", str), inputs), differing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FleetGPWarning)  # of the data, which was told when the model was made

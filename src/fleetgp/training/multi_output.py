@@ -31,7 +31,17 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import NOWHERE, Correction, Settled, agree_on_correction, settle, trend_of
+from fleetgp.training.outer_loops import (
+    NOWHERE,
+    Correction,
+    Settled,
+    agree_on_correction,
+    outliers_of,
+    reweighed_experts,
+    settle,
+    settle_robustly,
+    trend_of,
+)
 from fleetgp.training.problem import Setting, prepare
 from fleetgp.training.run import Report
 from fleetgp.training.starts import first_sizes
@@ -186,7 +196,15 @@ def train_together(
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
         training = TrainingTogether(JointSetting.of(parts, sharing), options, heard)
         training.run()
-        found = training.fits(settle(training, options.mean))
+        settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
+        found = training.fits(settled)
+        if kernel.noise_model.robust:
+            engine = options.engine, options.n_neighbours
+            pairs = zip(found, (shards.moved(coordinates) for shards in outputs), strict=True)
+            found = [
+                replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit.scaling, fit.thetas, *engine))
+                for fit, own in pairs
+            ]
     if options.coordinates.name != "as-given":
         found = [told_outside(coordinates, shift, fit) for fit in found]
     return tuple(replace(fit, kernel=kernel.name) for fit in found)
@@ -265,8 +283,11 @@ class JointSetting(Setting):
     def corrected(self, step: Sequence[float]) -> JointSetting:
         parts = np.split(np.array(step), len(self.outputs))
         outputs = [one.corrected(part.tolist()) for one, part in zip(self.outputs, parts, strict=True)]
-        objectives = [one.objective for one in outputs]
-        shared = self.shared
+        return self.of_outputs(outputs)
+
+    def of_outputs(self, outputs: Sequence[Setting]) -> JointSetting:
+        """With others: their experts have other residuals, or other weights."""
+        shared, objectives = self.shared, [one.objective for one in outputs]
         objective = SharedObjective(objectives, shared.sharing, shared.prior, shared.share)
         return replace(self, objective=objective, outputs=tuple(outputs))
 
@@ -292,6 +313,14 @@ class TrainingTogether(LocalTraining):
             np.concatenate([getattr(p, name) for p in parts]) for name in ("coefficients", "errors")
         )
         return Correction(coefficients, errors, all(part.known for part in parts))
+
+    def reweigh(self) -> None:
+        """The outliers of every output, at its part of theta."""
+        x, outputs = self._run.history[-1], []
+        for k, one in enumerate(self.setting.outputs):
+            experts = reweighed_experts(one.objective.experts, x[:, self.setting.shared.sharing.places(k)])
+            outputs.append(replace(one, objective=one.objective.of(experts)))
+        self._go_on(self.setting.of_outputs(outputs))
 
     def fits(self, settled: Settled | None) -> list[Fit]:
         whole = self.ended(None)
@@ -332,6 +361,7 @@ class TrainingTogether(LocalTraining):
             sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
             approximation=np.broadcast_to(estimates, hosted),
             offset=own.offset,
+            noises=own.noises,
             flat_numbers=_own_numbers(whole.flat_numbers, places),
             stopped_numbers=_own_numbers(whole.stopped_numbers, places),
         )
