@@ -94,18 +94,18 @@ class Points(abc.ABC):
         """The likelihood and its log-gradient from the sum of all rows."""
 
     @abc.abstractmethod
-    def _covariance(self, near: IntArray) -> tuple[Array | None, float, Any]:
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, Any]:
         """C (n, m, m) of points (n, m), the jitter in units of the data's variances, and what its derivatives are of.
 
         None if, of several, one is not positive definite; of a single one with the jitter that it needs.
         """
 
     @abc.abstractmethod
-    def _cross(self, near: IntArray, queries: Array) -> Array:
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
         """k between points (T, m) and queries (T, D), (T, m, 1)."""
 
     @abc.abstractmethod
-    def _derivatives(self, of: Any, near: IntArray, u: Array, t: Array) -> tuple[Array, Array]:
+    def _derivatives(self, of: Any, near: IntArray | Neighbours, u: Array, t: Array) -> tuple[Array, Array]:
         """sum_pq u_p t_q dC_pq by the hyperparameters of the covariance and by those of the noise, one row a point."""
 
     def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
@@ -217,7 +217,7 @@ class Ordered(Points):
             found[:, 0] *= self.unit
             found[:, 1] *= self.unit**2
 
-    def _covariance(self, near: IntArray) -> tuple[Array | None, float, tuple[Array, Array]]:
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, tuple[Array, Array]]:
         places = self.places[near]
         squares = np.asarray((places[:, :, None] - places[:, None]) ** 2)  # (n, m, m, D)
         phi, slope = self.kernel.profile_and_slope(squares.sum(axis=3))
@@ -225,11 +225,13 @@ class Ordered(Points):
         c, jitter = _with_noise(phi, noise, size)
         return c, jitter * (self.h.signal**2 + self.h.noise**2), (slope, squares)
 
-    def _cross(self, near: IntArray, queries: Array) -> Array:
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
         apart = self.places[near] - self._placed(queries)[:, None]
         return self.kernel.profile_and_slope((apart**2).sum(axis=2))[0][..., None]
 
-    def _derivatives(self, of: tuple[Array, Array], near: IntArray, u: Array, t: Array) -> tuple[Array, Array]:
+    def _derivatives(
+        self, of: tuple[Array, Array], near: IntArray | Neighbours, u: Array, t: Array
+    ) -> tuple[Array, Array]:
         slope, squares = of
         by_scales = 2.0 * np.einsum("npq,npqd->nd", u[:, :, None] * t[:, None] * slope, squares)
         return by_scales, self.ratio * np.einsum("np,np->n", u, t)
@@ -251,7 +253,7 @@ def _at_once(c: Array, y: Array) -> tuple[float, float, Array]:
     """(y'C^-1 y + log|C|) / 2, y'C^-1 y, and B = C^-1 - C^-1 y y'C^-1."""
     inverse, alpha = np.linalg.inv(c), np.linalg.solve(c, y)
     square = float(y @ alpha)
-    return 0.5 * (square + np.linalg.slogdet(c).logabsdet), square, inverse - np.outer(alpha, alpha)
+    return 0.5 * (square + float(np.linalg.slogdet(c).logabsdet)), square, np.asarray(inverse - np.outer(alpha, alpha))
 
 
 # ---- with any kernel -------------------------------------------------------------------------------------------------
@@ -332,16 +334,18 @@ class General(Points):
             data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
             loops.general_means(kernel, *data, near, found, weights)
 
-    def _covariance(self, near: IntArray) -> tuple[Array | None, float, CompositeCovariance]:
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, CompositeCovariance]:
         covariance, noise = self.kernel.at(self.inputs[near], None, self.h), self.noise[near]
         size = (np.einsum("nii->n", covariance.matrix) + noise.sum(axis=1)) / near.shape[1]
         c, jitter = _with_noise(covariance.matrix, noise, size)
         return c, jitter * float(size.max()), covariance
 
-    def _cross(self, near: IntArray, queries: Array) -> Array:
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
         return self.kernel.at(self.inputs[near], queries[:, None], self.h).matrix
 
-    def _derivatives(self, of: CompositeCovariance, near: IntArray, u: Array, t: Array) -> tuple[Array, Array]:
+    def _derivatives(
+        self, of: CompositeCovariance, near: IntArray | Neighbours, u: Array, t: Array
+    ) -> tuple[Array, Array]:
         by_noise = np.einsum("np,qnp->nq", u * t, self.slopes[:, near])
         return of.contract(u[:, :, None] * t[:, None]), by_noise
 
