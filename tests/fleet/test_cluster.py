@@ -197,11 +197,11 @@ def test_ctrl_c_leaves_what_it_leaves_in_process(fleet: fg.Fleet) -> None:
 def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Workers meet with something in the middle of their work: breaking(network, memory, tell, work, *how, *given)."""
     from fleetgp.fleet import cluster
-    from fleetgp.fleet import cluster as groups
+
+    works = {name: getattr(cluster, name) for name in ("train_group", "answer_in_group")}  # without earlier sabotage
 
     def put(name: str, breaking: Callable[..., Any], *how: object) -> None:
-        work = getattr(groups, name)
-        monkeypatch.setattr(cluster, name, partial(_broken, breaking, work, how))
+        monkeypatch.setattr(cluster, name, partial(_broken, breaking, works[name], how))
 
     return put
 

@@ -51,7 +51,7 @@ class Outputs(Closing):
     >>> fits = sea.train("dec-fact-gp")
     >>> bool((fits["t"].theta[:2] == fits["s"].theta[:2]).all()), sea.names
     (True, ('l_1', 'l_2', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps'))
-    >>> sea.predict([[0.5, 0.5]])["s"].mean.round(1).tolist()
+    >>> sea.predict([[0.5, 0.5]])["s"].mean.round().tolist()
     [35.0]
     """
 
