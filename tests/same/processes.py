@@ -207,7 +207,7 @@ def _states(folder: Path) -> Record:
                 agent: {
                     "theta": one["theta"],
                     "rows": one["rows"],
-                    **{name: one["trained"][name] for name in names},
+                    **as_recorded({name: one["trained"][name] for name in names}),
                 }
                 for agent, one in states.items()
             }
