@@ -198,7 +198,7 @@ def test_handshakes_at_the_same_time_count_too(monkeypatch: pytest.MonkeyPatch) 
             stranger.close()
         later = SimpleNamespace(monotonic=lambda: time.monotonic() + PATIENCE)
         monkeypatch.setattr("fleetgp.network.zenoh.door.time", later)  # nobody's turn comes within its patience
-        until(lambda: not door.inside)
+        until(lambda: not door.sides)
         assert door.dropped["failed handshake"] == HANDSHAKES
         assert gets_through(port, "127.0.0.6")
 

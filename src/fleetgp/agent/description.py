@@ -108,10 +108,10 @@ def _options(family: type) -> dict[str, Any]:
 
 def _checked(option: Option, value: object) -> Any:
     """Check the value of an option; of a count also that it is no larger than `MOST`."""
-    found = option.check(value)
+    checked = option.check(value)
     if option.kind.type is int:
         check_whole(option.name, value, least=1, most=MOST)
-    return found
+    return checked
 
 
 class TrainingTable(_Part):
@@ -234,7 +234,7 @@ class FleetPart(_Part):
 #: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
 PROTOCOL = 5
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
-#: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
+#: possible: whoever has another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
 #: The sections of the file with settings that agents must have in common, and settings too long for a message.
 SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
@@ -563,7 +563,7 @@ def read_description(path: str | Path) -> Description:
         raise InputError(f"{path}: expected at most {MAX_AGENTS} agents, got {len(agents)}")
     lines = Lines(text)
     try:
-        found = FleetPart.model_validate(values)
+        described = FleetPart.model_validate(values)
     except ValidationError as error:
         # A misspelt name makes two errors: it is unknown, and the right name is missing. The first one says more.
         first, *more = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
@@ -571,8 +571,8 @@ def read_description(path: str | Path) -> Description:
         count = len({problem["loc"][:3] for problem in more} - {first["loc"][:3]})
         others = f" (and {count} more)" if count else ""
         raise InputError(f"{path}, line {lines.of(loc, first['input'])}: {_said(first, loc)}{others}") from error
-    check = Check(found, lines, str(path))
-    return Description(found, file.resolve().parent, check.graph())
+    check = Check(described, lines, str(path))
+    return Description(described, file.resolve().parent, check.graph())
 
 
 def _text(file: Path) -> str:

@@ -103,7 +103,7 @@ class Codec(Generic[T]):
         self._adapter, self.most_bytes = TypeAdapter(kind), most_bytes
 
     def encode(self, record: T) -> bytes:
-        return self._adapter.dump_json(record)
+        return self._adapter.dump_json(record, by_alias=True)
 
     def decode(self, data: bytes) -> T:
         """A record, or a ValueError that says what is wrong with it; nothing else can come out.
@@ -118,7 +118,7 @@ class Codec(Generic[T]):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
-        if self._adapter.dump_python(record, mode="json") != from_json(data):
+        if self._adapter.dump_python(record, mode="json", by_alias=True) != from_json(data):
             raise ValueError("expected a record with all its fields, and each value once")
         return record
 

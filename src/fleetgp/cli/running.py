@@ -137,7 +137,7 @@ def up(
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    launched = Launched(file, description, detach=detach, told=show)
+    launched = Launched(file, description, detach=detach, listener=show)
     try:
         if detach:
             launched.wait_until_reachable(START_SECONDS)

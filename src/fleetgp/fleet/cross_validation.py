@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
 from fleetgp.data.dataset import InMemory, corners
-from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
+from fleetgp.data.partition import FOLDS, block_pieces, row_pieces
 from fleetgp.errors import InputError, check_name
 from fleetgp.files import ResumableCache
 from fleetgp.metrics import Scores, Trivial, framed, score

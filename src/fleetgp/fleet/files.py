@@ -24,7 +24,7 @@ from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
-from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
+from fleetgp.io.tables import Missing, ObservationTable, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.progress import Listener, listening
 from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
@@ -48,7 +48,7 @@ class ModelKeywords(TypedDict, total=False):
 
 def rows_of_frame(
     frame: Any, what: Wanted, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
-) -> Observations:
+) -> ObservationTable:
     """The rows of a data frame (pandas), as `Fleet.from_frame` describes them."""
     if not isinstance(what.target, str):
         raise InputError(
@@ -69,7 +69,7 @@ def rows_of_dataset(
     missing: Missing,
     fill: Any,
     reading: Reading,
-) -> tuple[Observations, Wanted]:
+) -> tuple[ObservationTable, Wanted]:
     """The cells of an xarray DataArray or Dataset, as `Fleet.from_dataset` describes them, and their columns."""
     data, name = _dataset(data, target)
     what = Wanted(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
@@ -87,7 +87,7 @@ class Splitting:
     def __init__(self, agents: int | None, by: By | None, axis: str | None, seed: int) -> None:
         self.agents, self.by, self.axis, self.seed = agents, by, axis, seed
 
-    def split(self, data: Observations, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def split(self, data: ObservationTable, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The agents' names, and (X, y) or (X, y, s) of each."""
         every = np.arange(len(data.observations))
         if data.labels is not None:

@@ -13,8 +13,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.holdout import FOLDS
-from fleetgp.data.partition import By
+from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Watched
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
@@ -67,7 +66,7 @@ from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
 from fleetgp.io.formats import Reading
 from fleetgp.io.survey import passes_told_to
-from fleetgp.io.tables import Missing, Observations, Wanted
+from fleetgp.io.tables import Missing, ObservationTable, Wanted
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
@@ -396,7 +395,7 @@ class Fleet:
 
     @classmethod
     def _of_rows(
-        cls, rows: Observations, columns: Wanted, graph: object, splitting: Splitting, model: dict[str, Any]
+        cls, rows: ObservationTable, columns: Wanted, graph: object, splitting: Splitting, model: dict[str, Any]
     ) -> Self:
         names, shards = splitting.split(rows, columns.inputs)
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:

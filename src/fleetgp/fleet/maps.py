@@ -23,9 +23,7 @@ from fleetgp.data.transforms import coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.snapshot import ModelSnapshot
-from fleetgp.io.fields import named_as
-from fleetgp.io.selection import nearest_cells
-from fleetgp.io.sst import xarray
+from fleetgp.io.fields import named_as, nearest_cells, xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
 from fleetgp.validation import as_numbers, check_number, check_whole
