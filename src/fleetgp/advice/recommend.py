@@ -14,12 +14,12 @@ from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.named import AgentName, check_agent
-from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
+from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, refusal
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.training.methods import METHODS as TRAINERS
+from fleetgp.training import TRAINING_METHODS as TRAINERS
 from fleetgp.units import readable_bytes, readable_seconds
 from fleetgp.validation import check_whole
 
@@ -294,7 +294,7 @@ def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None
             bills, each = (cost.total(), cost.least, cost.most), cost.each
         except (InputError, NumericalError) as error:
             refused = refused or str(error)
-    return Candidate.of("training", name, bills, link, kinds_of_training(row), refused, each)
+    return Candidate.of("training", name, bills, link, row.kinds, refused, each)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:

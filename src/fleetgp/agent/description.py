@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -42,14 +43,31 @@ from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
-from fleetgp.prediction import PREDICTION_METHODS, PredictionMethod, PredictionOptions, prediction_method
+from fleetgp.prediction import PredictionMethod, PredictionOptions, prediction_method
+from fleetgp.prediction.methods import METHODS as PREDICTION_ROWS
 from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.constraints import Known
+from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.validation import check_whole
 
-#: The methods that need no server.
-TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
-PREDICTORS = tuple(name for name in PREDICTION_METHODS if name.startswith("dec-"))
+
+class _Decentralized(Collection[str]):
+    """The names of the methods that need no server, as many as there are at the time."""
+
+    def __init__(self, methods: Mapping[str, TrainingMethod] | Mapping[str, PredictionMethod]) -> None:
+        self.methods = methods
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.methods and self.methods[str(name)].decentralized
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, row in self.methods.items() if row.decentralized)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+TRAINERS = _Decentralized(TRAINING_METHODS)
+PREDICTORS = _Decentralized(PREDICTION_ROWS)
 #: What [training] says of hyperparameters by their names, a table each.
 KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.
@@ -373,7 +391,7 @@ class Description:
         """The file's options, for whichever method trains."""
         apart = {"method", "theta0", *KNOWN, "calibrate", "retrain_on_membership_change", "again_after"}
         given = self.training.model_dump(exclude=apart)
-        known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
+        known = ParameterConstraints.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
         model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}
         return TrainingOptions(starts=starts, seed=self.seed, known=known, **model, **given)
 
@@ -513,7 +531,7 @@ class Check:
         given = self.file.training.model_dump(include=set(KNOWN))
         for tables in (*((table,) for table in KNOWN), KNOWN):
             try:
-                Known.of(labels, **{table: given[table] for table in tables})
+                ParameterConstraints.of(labels, **{table: given[table] for table in tables})
             except InputError as error:
                 raise self.fail(f"training: {error}", "training", tables[0]) from error
 

@@ -6,7 +6,6 @@ exact: a float is written with as many digits as it takes to read the same float
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -34,7 +33,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 T = TypeVar("T")
 
 
-def one_of(names: Sequence[str]) -> AfterValidator:
+def one_of(names: Collection[str]) -> AfterValidator:
     """For a field that holds one of these names."""
 
     def check(name: str) -> str:
@@ -84,19 +83,20 @@ class Strict:
 class Codec(Generic[T]):
     """Records of one kind, of at most so many bytes.
 
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Estimate(Strict):
-    ...     agent: Whole
-    ...     log_theta: LogTheta = ()
-    >>> codec = Codec(Estimate, 100)
-    >>> codec.encode(Estimate(7, (0.1,)))
-    b'{"agent":7,"log_theta":[0.1]}'
-    >>> codec.decode(b'{"agent":7,"log_theta":[0.1]}')
-    Estimate(agent=7, log_theta=(0.1,))
-    >>> codec.decode(b'{"agent":7,"log_theta":[true]}')
-    Traceback (most recent call last):
-    ValueError: log_theta.0: Input should be a valid number
+        >>> from collections.abc import Collection
+    from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Estimate(Strict):
+        ...     agent: Whole
+        ...     log_theta: LogTheta = ()
+        >>> codec = Codec(Estimate, 100)
+        >>> codec.encode(Estimate(7, (0.1,)))
+        b'{"agent":7,"log_theta":[0.1]}'
+        >>> codec.decode(b'{"agent":7,"log_theta":[0.1]}')
+        Estimate(agent=7, log_theta=(0.1,))
+        >>> codec.decode(b'{"agent":7,"log_theta":[true]}')
+        Traceback (most recent call last):
+        ValueError: log_theta.0: Input should be a valid number
     """
 
     def __init__(self, kind: type[T], most_bytes: int) -> None:

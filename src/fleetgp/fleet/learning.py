@@ -23,11 +23,10 @@ from fleetgp.network import InProcess
 from fleetgp.options import default_kernel
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.constraints import Ends, Known, MedianAndFactor
+from fleetgp.training.constraints import Ends, MedianAndFactor, ParameterConstraints
 from fleetgp.training.options import preset_options
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
-from fleetgp.training.trainer import check_stepwise
 
 if TYPE_CHECKING:
     from fleetgp.fleet.fleet import Fleet
@@ -60,7 +59,7 @@ def options_of(
     said = [
         each for each in (bounds, priors, fixed) if each is not None and not (isinstance(each, Mapping) and not each)
     ]
-    known = Known.of(fleet.names, bounds, priors, fixed) if said else None
+    known = ParameterConstraints.of(fleet.names, bounds, priors, fixed) if said else None
     if known is not None and len({kernel.names(fleet.dimension) for kernel in fleet.kernels}) > 1:
         raise InputError(
             "bounds, priors and fixed values are of one kernel's hyperparameters, got several kernels with different "
@@ -68,7 +67,7 @@ def options_of(
         )
     model: dict[str, Any] = {"normalize": fleet.normalize, "mean": fleet.mean, "coordinates": fleet.coordinates}
     options = TrainingOptions(starts=starts, seed=chosen_seed, known=known, **model, **given)
-    options.refuse_foreign(method)
+    method.check_options(options)
     return options
 
 
@@ -190,7 +189,7 @@ def trainer(
     """
     row = training_method(method)
     refuse_private(row, fleet.private, rows=min(fleet.data.counts))
-    check_stepwise(row, options)
+    row.check_stepwise(options)
     fleet._backend.check_here("trainer")
     if fleet.coordinates.name != "as-given":
         raise InputError(f'trainer: expected coordinates="as-given", got "{fleet.coordinates.name}": use train')

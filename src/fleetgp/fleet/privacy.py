@@ -15,8 +15,7 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import METHODS as PREDICTORS
 from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
-from fleetgp.training.methods import METHODS as TRAINERS
-from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod
+from fleetgp.training import TRAINING_METHODS, TrainingMethod
 
 #: What must not be told, each with all before it: single rows of the data; sums over them, which of few rows are the
 #: rows (moments); values of likelihoods and their derivatives.
@@ -32,26 +31,6 @@ FEWEST_ROWS = 5
 #: Rows of an agent below which its moments may determine them. No grid has more sums than this, with those of the
 #: observations at most twice as many, and every row has two unknown numbers at least.
 FEWEST_ROWS_FOR_MOMENTS = LARGEST_GRID
-
-#: How a training meets -> what its messages may hold, besides statistics.
-_MEETING: dict[str, tuple[str, ...]] = {
-    "moments": ("hyperparameters", "moments"),
-    "tree": (),
-    "edges": ("hyperparameters", "stopping"),
-    "pool": ("hyperparameters", "moments", *ROWS),  # moments of data in files
-    "minimize": ("hyperparameters",),
-    "server": ("hyperparameters", "stopping"),
-}
-
-
-def kinds_of_training(method: TrainingMethod) -> tuple[str, ...]:
-    """The kinds of content that a training by this method may send.
-
-    >>> kinds_of_training(TRAINERS["dec-fact-gp"]), kinds_of_training(TRAINERS["dec-gapx-gp"])
-    (('statistics',), ('hyperparameters', 'inputs', 'observations', 'statistics', 'stopping'))
-    """
-    samples = ROWS if method.augmented else ()
-    return _sorted("statistics", *_MEETING[method.meet], *samples)
 
 
 def kinds_of_prediction(
@@ -95,7 +74,7 @@ def refusal(
     rows: of the smallest agent, if they are known: moments of few rows determine the rows.
     """
     if isinstance(method, TrainingMethod):
-        kinds = kinds_of_training(method)
+        kinds = method.kinds
     else:
         kinds = kinds_of_prediction(method, kernel, engine)
     told = [kind for kind in withheld(private) if kind in kinds]
@@ -108,7 +87,7 @@ def refusal(
             "it sends so many sums over an agent's rows (moments) that they may determine the rows of an agent with "
             f"fewer than {FEWEST_ROWS_FOR_MOMENTS:,}"
         )
-    if private == "likelihoods" and isinstance(method, TrainingMethod) and method.meet in ("tree", "minimize"):
+    if private == "likelihoods" and isinstance(method, TrainingMethod) and method.reveals_likelihoods:
         return "it sends sums of likelihoods and their derivatives, which are private"
     return ""
 
@@ -150,7 +129,7 @@ def refuse_private(
 ) -> None:
     """One clear error for a method that would reveal what is private. It names the methods that do not."""
     if why := refusal(method, private, kernel, engine, rows):
-        others = TRAINERS if isinstance(method, TrainingMethod) else PREDICTORS
+        others = TRAINING_METHODS if isinstance(method, TrainingMethod) else PREDICTORS
         allowed = [
             name
             for name, row in others.items()
@@ -186,6 +165,6 @@ def table() -> list[tuple[str, str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for task, names in (("training", TRAINING_METHODS), ("prediction", PREDICTION_METHODS)):
         for name in names:
-            kinds = kinds_of_training(TRAINERS[name]) if task == "training" else kinds_of_prediction(PREDICTORS[name])
+            kinds = TRAINING_METHODS[name].kinds if task == "training" else kinds_of_prediction(PREDICTORS[name])
             found.setdefault((task, ", ".join(kinds)), []).append(f"`{name}`")
     return [(f"{task}: {', '.join(names)}", kinds) for (task, kinds), names in found.items()]

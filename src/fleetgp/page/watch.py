@@ -33,7 +33,7 @@ def facts_of(description: Description) -> FleetFacts:
         edges=tuple((names[a], names[b]) for a, b in description.graph.edges.tolist()),
         inputs=description.inputs,
         target=description.target,
-        methods=PREDICTORS,
+        methods=tuple(PREDICTORS),
         method=description.prediction.method,
         lease=description.timeouts.lease,
         length_unit=" km" if description.coordinates.name in ("kilometres", "sphere") else "",

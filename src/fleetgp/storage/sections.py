@@ -27,8 +27,7 @@ from fleetgp.model.observations import Summary
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibration import Knot
 from fleetgp.storage.tensors import MOMENTS, Shape, load_arrays, save_arrays, to_json, typed
-from fleetgp.training import Compared
-from fleetgp.training.outer_loops import MeanFit
+from fleetgp.training import Compared, MeanFit
 
 
 def mean_facts(mean: MeanFit) -> dict[str, Any]:
