@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from fleetgp.io.file_shards import Source
 from scipy.ndimage import map_coordinates, spline_filter
 
 import fleetgp as fg
 from benchmarks.growth import peak_memory
 from benchmarks.rivals import RIVALS
 from benchmarks.timing import Table, Tables, seconds
-from fleetgp.io.file_shards import Source
 from fleetgp.linalg.threads import cores
 from fleetgp.metrics import rmse
 

@@ -27,6 +27,7 @@ from fleetgp.data import Shard
 from fleetgp.engines import expert
 from fleetgp.graph import Topology
 from fleetgp.linalg.compiling import compiled_module
+from fleetgp.prediction.registry import METHODS as PREDICTORS
 from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -39,6 +40,14 @@ hypothesis_settings.load_profile("steady")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def own_rules_are_forgotten() -> Iterator[None]:
+    """The methods that a test registers are gone after it."""
+    before = dict(PREDICTORS)
+    yield
+    PREDICTORS._items = before
 
 
 def examples(count: int, **more: Any) -> hypothesis_settings:
@@ -108,7 +117,12 @@ def interrupted_after(pieces: int, *arguments: str) -> tuple[int, str]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--engine", choices=expert.ENGINES, default="auto", help="what engine='auto' means in this run")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in random order")
-    parser.addoption("--list-skipped", type=Path, help="a file for the names of the tests that were left out")
+    parser.addoption(
+        "--list-skipped",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write what was left out: skipped.txt, left-out.txt",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -156,19 +170,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """End with one table of what was left out, and why."""
     skipped = [report for report in terminalreporter.stats.get("skipped", []) if isinstance(report.longrepr, tuple)]
-    if (file := config.getoption("--list-skipped")) is not None:
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(
-            "".join(f"{nodeid}\n" for nodeid in sorted({report.nodeid for report in skipped})),
-            encoding="utf-8",
-        )
     counts = Counter((report.nodeid.partition("::")[0], report.longrepr[2]) for report in skipped)
+    rows = [
+        f"{count:4}  {part:40}  {reason.removeprefix('Skipped: ')}\n"
+        for (part, reason), count in sorted(counts.items())
+    ]
+    if (folder := config.getoption("--list-skipped")) is not None:
+        folder.mkdir(exist_ok=True)
+        names = sorted({report.nodeid for report in skipped})
+        (folder / "skipped.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        (folder / "left-out.txt").write_text("".join(rows), encoding="utf-8")
     terminalreporter.section("what this run left out")
-    if not counts:
-        terminalreporter.write_line("nothing")
-    width = max((len(part) for part, _ in counts), default=0)
-    for (part, reason), count in sorted(counts.items()):
-        terminalreporter.write_line(f"{count:4}  {part:{width}}  {reason.removeprefix('Skipped: ')}")
+    terminalreporter.write("".join(rows) or "nothing\n")
 
 
 @pytest.fixture

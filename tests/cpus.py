@@ -27,6 +27,7 @@ TELLING = (
     "engines/test_conformance.py",
     "engines/test_engines.py",
     "linalg",
+    "data/test_synthetic.py",
     "fleet/test_hosting.py",
 )
 #: Of these, what depends on how many threads share a product or a factorization.
@@ -35,6 +36,8 @@ SLOW = (
     "predictions_are_the_same or ends_at_the_same_place or npae_by_vectors or several or dec-c-gp or long_series or "
     "papers_field or too_much_for_dense"
 )
+#: What the last run of the tests left out, and why.
+LEFT_OUT = Path("build/left-out.txt")
 PROBE = """
 import json, os
 import numpy, scipy.linalg
@@ -92,21 +95,33 @@ def choices(short: bool) -> Iterator[tuple[Processor, int]]:
     """One thread and two of each processor that this machine can stand in for; short: two of all these."""
     able, seen = flags(), set()
     for processor in PROCESSORS:
-        if processor.needs not in able:
-            print(f"== {processor.name}: left out, this machine has no {processor.needs}", flush=True)
-            continue
         for threads in (1, 2):
+            if short and (processor.name, threads) not in (("Nehalem", 1), ("Haswell", 2)):
+                continue
+            if processor.needs not in able:
+                leave_out(processor, threads, f"this machine has no {processor.needs}")
+                continue
             found = probed(environment(processor, threads))
             kernels = check(processor, threads, found)
             if (kernels, threads) in seen:
-                print(
-                    f"== {processor.name}: these builds of OpenBLAS take {kernels}'s kernels, tried above", flush=True
-                )
+                print(f"== {label(processor, threads)}: {kernels}'s kernels in these builds, tried above", flush=True)
             elif threads > found["cores"]:
-                print(f"== {processor.name}: {threads} threads left out, there is one core", flush=True)
-            elif not short or (processor.name, threads) in (("Nehalem", 1), ("Haswell", 2)):
+                leave_out(processor, threads, "there is one core")
+            else:
                 yield processor, threads
             seen.add((kernels, threads))
+
+
+def label(processor: Processor, threads: int) -> str:
+    return f"{processor.name}, BLAS threads: {threads}"
+
+
+def leave_out(processor: Processor, threads: int, why: str) -> None:
+    """Also into the table with which `.ci/run` ends."""
+    print(f"== {label(processor, threads)}: left out, {why}", flush=True)
+    if LEFT_OUT.exists():
+        with LEFT_OUT.open("a", encoding="utf-8") as table:
+            table.write(f"   1  {label(processor, threads):40}  {why}\n")
 
 
 def check(processor: Processor, threads: int, found: Any) -> str:
@@ -133,8 +148,7 @@ def main() -> None:
         return
     failed, count = [], 0
     for processor, threads in choices(short):
-        label = f"{processor.name}, BLAS threads: {threads}"
-        print(f"== {label}", flush=True)
+        print(f"== {label(processor, threads)}", flush=True)
         # Two processes with two threads each would only fight over the cores.
         workers = ["-n", "2"] if threads == 1 else ["-n", "0"]
         names = NUMERICAL if not short else TELLING if threads == 1 else SHARED
@@ -143,7 +157,7 @@ def main() -> None:
         command = [sys.executable, "-m", "pytest", "-q", "--durations=5", *workers, *chosen, *files]
         count += 1
         if subprocess.run(command, env=environment(processor, threads), check=False).returncode != 0:
-            failed.append(label)
+            failed.append(label(processor, threads))
     print(f"{count - len(failed)} of {count} passed" + (f"; failed: {'; '.join(failed)}" if failed else ""))
     sys.exit(bool(failed) or count == 0)
 

@@ -41,7 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "partition",
         "data.partition_by_label",
         "io.read_observations",
-        "io.Observations",
+        "io.ObservationTable",
         "io.Reading",
         "io.load_sst",
         "io.SeaSurface",
@@ -55,7 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "models": ("Model", "save_model", "load_model"),
     "graphs": ("Graph", "GraphSequence", "io.read_edges", "Network", "InProcess", "Loopback"),
     "steps": ("Trainer", "TrainingOptions", "TrainingState", "TrainingInfo", "TRAINING_METHODS", "PREDICTION_METHODS"),
-    "extending": ("register_kernel", "register_engine", "register_graph"),
+    "extending": ("register_kernel", "register_engine", "register_graph", "register_rule"),
     "errors": (
         "FleetGPError",
         "FleetGPWarning",

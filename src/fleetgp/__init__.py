@@ -35,7 +35,15 @@ if TYPE_CHECKING:
     from fleetgp.metrics import Scores, score
     from fleetgp.model.hyperparameters import Hyperparameters
     from fleetgp.network import InProcess, Ledger, Loopback, Network
-    from fleetgp.prediction import PREDICTION_METHODS, Calibration, Gradient, Joint, Prediction, Suggestion
+    from fleetgp.prediction import (
+        PREDICTION_METHODS,
+        Calibration,
+        Gradient,
+        Joint,
+        Prediction,
+        Suggestion,
+        register_rule,
+    )
     from fleetgp.storage.loading import load_model
     from fleetgp.storage.model import Model
     from fleetgp.storage.saving import save_model
@@ -86,6 +94,7 @@ __all__ = [
     "register_engine",
     "register_graph",
     "register_kernel",
+    "register_rule",
     "save_model",
     "score",
     "synthetic_field",
@@ -115,7 +124,15 @@ _HOMES = {
     "storage.model": ("Model",),
     "storage.saving": ("save_model",),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
-    "prediction": ("PREDICTION_METHODS", "Calibration", "Gradient", "Joint", "Prediction", "Suggestion"),
+    "prediction": (
+        "PREDICTION_METHODS",
+        "Calibration",
+        "Gradient",
+        "Joint",
+        "Prediction",
+        "Suggestion",
+        "register_rule",
+    ),
     "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

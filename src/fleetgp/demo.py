@@ -17,9 +17,9 @@ from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.model.hyperparameters import names
+from fleetgp.plot.charts import draw_history
 from fleetgp.plot.maps import draw_dots, draw_graph
 from fleetgp.plot.style import agent_colours, symbol
-from fleetgp.plot.trainings import draw_history
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes

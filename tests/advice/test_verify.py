@@ -238,13 +238,13 @@ def test_an_answer_that_is_another_one_each_time_fails(monkeypatch: pytest.Monke
 
 
 def test_an_answer_that_sends_rows_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    beliefs_of = committee.beliefs_of
+    predict = committee.Committee.predict
 
-    def leaking(query: Any, *given: Any) -> Any:
+    def leaking(self: Any, query: Any) -> Any:
         query.network.collect({"inputs": [np.ones((1, 2))] * query.network.agents})
-        return beliefs_of(query, *given)
+        return predict(self, query)
 
-    monkeypatch.setattr(committee, "beliefs_of", leaking)
+    monkeypatch.setattr(committee.Committee, "predict", leaking)
     assert failing(sound()) == {f"{LOST}: sent only what it may"}
 
 

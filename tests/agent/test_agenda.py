@@ -30,7 +30,7 @@ def an_item(draw: st.DrawFn) -> Item:
             st.tuples(number, number, number, number),
             st.integers(1, 2**32 - 1),
             st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True).map(lambda ids: tuple(sorted(ids))),
-            st.sampled_from(tuple(TRAINERS)),
+            st.sampled_from(TRAINERS),
             st.sampled_from(["converged", "round limit"]),
             st.integers(0, 5000),
             number,
@@ -39,8 +39,8 @@ def an_item(draw: st.DrawFn) -> Item:
     )
     rows = draw(st.lists(st.tuples(number, number, number, number), max_size=3))
     queries = draw(st.none() | st.lists(st.tuples(number, number), min_size=1, max_size=4))
-    question = None if queries is None else Question(np.array(queries), draw(st.sampled_from(tuple(PREDICTORS))))
-    wish = draw(st.none() | st.builds(TrainRequest, st.booleans(), st.none() | st.sampled_from(tuple(TRAINERS))))
+    question = None if queries is None else Question(np.array(queries), draw(st.sampled_from(PREDICTORS)))
+    wish = draw(st.none() | st.builds(TrainRequest, st.booleans(), st.none() | st.sampled_from(TRAINERS)))
     estimates = np.array(rows) if rows else np.zeros((0, 0))
     new, version = draw(st.integers(0, 10**6)), draw(st.integers(0, 2**48 - 1))
     held = tuple(draw(st.lists(st.integers(0, 2**48 - 1), max_size=2)))

@@ -53,7 +53,7 @@ def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 3)
     with running(description, tmp_path) as agents:
         until(lambda: serving(agents))
-        jobs = [(f"a{k % 3}", tuple(PREDICTORS)[k % 5]) for k in range(9)]
+        jobs = [(f"a{k % 3}", PREDICTORS[k % 5]) for k in range(9)]
         with ThreadPoolExecutor(9) as pool:
             answers = list(pool.map(lambda job: ask(description, job[0], QUERIES, method=job[1]), jobs))
         assert [answer["method"] for answer in answers] == [method for _, method in jobs]

@@ -82,7 +82,7 @@ def test_neighbours_refuse_who_has_expired_until_it_has_a_new_certificate(
         neighbours = [closing.enter_context(a_node(description, name, tmp_path)) for name in ("a0", "a2")]
         with a_node(description, "a1", tmp_path) as member:
             until(lambda: all(node.neighbours()["a1"] == "up" for node in neighbours))
-            until(lambda: all(1 in node._heart.expiries._known for node in neighbours))
+            until(lambda: all(1 in node.monitor.expiries._known for node in neighbours))
             monkeypatch.setattr(session, "time", Later(2 * 86_400.0))
             until(lambda: all(node.neighbours()["a1"] == REFUSED for node in neighbours))
             sent = [node.links.sent[1] for node in neighbours]

@@ -60,13 +60,13 @@ class World:
                 self.records_sent += len(records)
                 hello = Hello("digest", 1, 1, self.agents[agent].summary, records)
                 self.mail.append((agent, other, hello.encode()))
-                self.gossip[agent].told(other, records)
+                self.gossip[agent].note_known(other, records)
 
     def deliver(self, number: int) -> None:
         sender, receiver, data = self.mail.pop(number)
         me, gossip, hello = self.agents[receiver], self.gossip[receiver], Hello.decode(data)
         me.check(hello.records)
-        gossip.told(sender, hello.records)
+        gossip.note_known(sender, hello.records)
         if me.merge(hello.records):
             self.react(receiver)
         gossip.compared(sender, hello.summary, self.now)
@@ -243,9 +243,9 @@ def test_a_loss_is_mended_while_others_change_all_the_time() -> None:
 
     def hello(a: int, b: int, now: float, *, lost: bool = False) -> None:
         records, summary = gossips[a].news(b), agents[a].summary
-        gossips[a].told(b, records)
+        gossips[a].note_known(b, records)
         if not lost:
-            gossips[b].told(a, records)
+            gossips[b].note_known(a, records)
             agents[b].merge(records)
             gossips[b].compared(a, summary, now)
 

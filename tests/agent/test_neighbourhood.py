@@ -78,7 +78,7 @@ def test_hellos_count_in_the_order_in_which_they_were_sent(ages: list[tuple[int,
     for started, number in ages:
         hello = Hello(started=started, number=number)
         if not near.replayed(1, hello, 1.0):
-            near[1].hello, near[1].heard = hello, 1.0
+            near[1].hello, near[1].hello_at = hello, 1.0
             taken.append(hello.age)
     assert taken == sorted(set(taken))
     last = Hello(started=0, number=0)
@@ -88,9 +88,9 @@ def test_hellos_count_in_the_order_in_which_they_were_sent(ages: list[tuple[int,
 
 def test_what_a_neighbour_said_of_its_waiting_holds_for_a_moment() -> None:
     near = one_that_is_up()
-    near[1].hello, near[1].heard = Hello(epoch=7, round=3, waiting=frozenset({0}), theta=(0.5, 1.0)), 10.0
-    assert near.word(1, 10.5) == (7, 3, frozenset({0}))
-    assert near.word(1, 10.0 + 4 * HEARTBEAT) is None
+    near[1].hello, near[1].hello_at = Hello(epoch=7, round=3, waiting=frozenset({0}), theta=(0.5, 1.0)), 10.0
+    assert near.waiting_of(1, 10.5) == (7, 3, frozenset({0}))
+    assert near.waiting_of(1, 10.0 + 4 * HEARTBEAT) is None
     assert near.begun(7)
     assert not near.begun(8)
     assert near.disagreement((0.25, 1.5)) == 0.5

@@ -90,14 +90,14 @@ def test_a_view_that_is_over_here_is_over_for_all(tmp_path: Path) -> None:
         assert again.id != view.id
 
 
-def test_stopping_needs_no_heart(tmp_path: Path) -> None:
-    """An agent whose heart has failed is stopped by its owner, and must hear it."""
+def test_stopping_needs_no_monitor(tmp_path: Path) -> None:
+    """An agent whose peer monitor has failed is stopped by its owner all the same."""
     with nodes(tmp_path, 2) as found, ThreadPoolExecutor(2) as pool:
         view = agreed(pool, found)[0]
         with found[0].epoch(view, 1) as network:
             blocked = pool.submit(network.exchange, np.zeros((1, 1)), "statistics")
-            found[0]._heart.close()
-            found[0]._beating.join(60.0)
+            found[0].monitor.close()
+            found[0]._monitoring.join(60.0)
             found[0].stop()
             with pytest.raises(Cancelled):
                 blocked.result(60.0)

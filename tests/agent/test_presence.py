@@ -47,12 +47,12 @@ class Fleet:
                     if self[j].neighbours[presence.agent].linked:
                         hello = presence.hello_to(j)
                         self.hear(j, presence.agent, hello)
-                        presence.gossip.told(j, hello.records)
+                        presence.gossip.note_known(j, hello.records)
             for presence in self.all:
                 presence.settle(self.now)
 
     def hear(self, agent: int, sender: int, hello: Hello) -> str:
-        return self[agent].heard(sender, Hello.decode(hello.encode()), self.now)
+        return self[agent].take_hello(sender, Hello.decode(hello.encode()), self.now)
 
     def begin(self, *agents: int) -> list[View | None]:
         """These declare themselves ready for what they see; the view of each, if it has begun."""
@@ -194,12 +194,12 @@ def test_who_withdraws_leaves_the_others_a_view(three: Fleet) -> None:
 
 
 def test_what_a_neighbour_says_of_its_waiting_counts_for_a_while_in_whatever_task(three: Fleet) -> None:
-    assert three[1].heard_waiting(2, three.now) is None
+    assert three[1].neighbours.waiting_of(2, three.now) is None
     three[2].networks.append(Work(9, frozenset({1})))  # type: ignore[arg-type]
     three.talk(1)
-    assert three[1].heard_waiting(2, three.now) == (9, 4, frozenset({1}))
-    assert three[1].heard_waiting(0, three.now) is None
-    assert three[1].heard_waiting(2, three.now + 4 * HEARTBEAT) is None
+    assert three[1].neighbours.waiting_of(2, three.now) == (9, 4, frozenset({1}))
+    assert three[1].neighbours.waiting_of(0, three.now) is None
+    assert three[1].neighbours.waiting_of(2, three.now + 4 * HEARTBEAT) is None
 
 
 def test_an_agent_that_withdrew_sees_who_comes_and_goes_but_not_who_withdraws(tmp_path: Path) -> None:

@@ -122,8 +122,8 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
             assert serving_it.wait(20.0)
             views, links = agents[0].views, agents[1].node.links
             longest = len(Hello(digest=description.digest, theta=(-0.1234567890123456,) * 4).encode()) + 200
-            enough = links.told + 4 * longest  # bytes of more than four hellos
-            until(lambda: links.told > enough)
+            enough = links.overhead + 4 * longest  # bytes of more than four hellos
+            until(lambda: links.overhead > enough)
             assert ask(description, "a0", QUERIES)["members"] == ["a0", "a1"]
             assert not told.done()
         finally:

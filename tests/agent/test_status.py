@@ -23,7 +23,7 @@ from tests.agent.stores import store
 
 def adds_up(state: dict[str, Any]) -> bool:
     """What ledgers say of rounds, and hellos, are all that the links carried; a hello may fall between two counts."""
-    by_kind = sum(state["kinds"].values()) + state["told"]
+    by_kind = sum(state["kinds"].values()) + state["overhead"]
     return bool(by_kind == state["bytes"] == sum(state["sent"].values()))
 
 

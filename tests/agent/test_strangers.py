@@ -13,7 +13,7 @@ from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.membership import Introduction
 from fleetgp.agent.node import Node
-from fleetgp.agent.presence import MOST_STRANGERS, Presence
+from fleetgp.agent.presence import MOST_STRANGERS, STRANGER_SECONDS, Presence
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import NetworkError
 from fleetgp.network.zenoh.links import LONGEST_INTRODUCTION
@@ -71,12 +71,17 @@ def test_strangers_are_logged_once_and_not_without_end(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b"], {"a": "tcp/127.0.0.1:7001", "b": "tcp/127.0.0.1:7002"}, "")
     log = Log("a", file=tmp_path / "a.log")
     presence = Presence(description, 0, log, 1, 0.0)
-    assert not presence.introduced(Introduction("b", "tcp/127.0.0.1:7002", description.digest))
+    assert not presence.introduced(Introduction("b", "tcp/127.0.0.1:7002", description.digest), 0.0)
     stranger = Introduction("c", "tcp/127.0.0.1:7003", "0" * len(description.digest))
-    assert [presence.introduced(stranger) for _ in range(3)] == [True, False, False]
-    logged = [presence.introduced(Introduction(f"c{k}", "", "x")) for k in range(2 * MOST_STRANGERS)]
+    assert [presence.introduced(stranger, now) for now in (0.0, 1.0, STRANGER_SECONDS)] == [True, False, False]
+    logged = [
+        presence.introduced(Introduction(f"c{k}", "", "x"), 2.0 + STRANGER_SECONDS) for k in range(2 * MOST_STRANGERS)
+    ]
     assert sum(logged) == MOST_STRANGERS - 1
     assert len((tmp_path / "a.log").read_text(encoding="utf-8").splitlines()) == MOST_STRANGERS
+    assert presence.introduced(Introduction("c99", "", "x"), 3.0 + 2 * STRANGER_SECONDS), (
+        "those that are gone are forgotten"
+    )
 
 
 def test_an_introduction_is_small_and_nothing_else_comes_out() -> None:

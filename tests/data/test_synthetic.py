@@ -42,6 +42,14 @@ def test_the_same_field_at_other_places() -> None:
     assert not np.allclose(grid.truth, fg.synthetic_field(100, seed=4, inputs="grid").truth)
 
 
+def test_the_field_is_the_same_on_every_processor() -> None:
+    """Eigenvectors differ between processors by their signs: these numbers are of all of them (make test-cpus)."""
+    places = np.array([[0.3, 0.4], [1.1, 0.2], [1.9, 1.7]])
+    assert fg.synthetic_field(3, seed=4, inputs=places).truth == pytest.approx(
+        [-0.568662047, 0.963537618, -1.598862634], rel=1e-6
+    )
+
+
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_other_dimensions(dimension: int) -> None:
     field = fg.synthetic_field(50, [1.0] * dimension + [1.0, 0.1], seed=1)

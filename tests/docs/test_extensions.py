@@ -67,7 +67,9 @@ def test_a_line_of_prose_may_end_a_list_of_arguments() -> None:
 
 
 def test_examples_of_the_extension() -> None:
-    assert doctest.testmod(house_docstrings) == (0, 3)
+    failed, attempted = doctest.testmod(house_docstrings)
+    assert failed == 0
+    assert attempted >= 3
 
 
 def test_arrays_have_short_names() -> None:

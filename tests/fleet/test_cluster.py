@@ -197,11 +197,11 @@ def test_ctrl_c_leaves_what_it_leaves_in_process(fleet: fg.Fleet) -> None:
 def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Workers meet with something in the middle of their work: breaking(network, memory, tell, work, *how, *given)."""
     from fleetgp.fleet import cluster
-    from fleetgp.fleet import cluster as groups
+
+    works = {name: getattr(cluster, name) for name in ("train_group", "answer_in_group")}  # without earlier sabotage
 
     def put(name: str, breaking: Callable[..., Any], *how: object) -> None:
-        work = getattr(groups, name)
-        monkeypatch.setattr(cluster, name, partial(_broken, breaking, work, how))
+        monkeypatch.setattr(cluster, name, partial(_broken, breaking, works[name], how))
 
     return put
 
@@ -384,7 +384,7 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
 def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.Fleet) -> None:
     here = in_process(kernel=["se", "matern12"])
     forget(fleet)
-    fleet.choose_from(["se", "matern12"], 2, None)
+    fleet.kernel = ["se", "matern12"]
     try:
         assert_same(fleet.train("dec-fact-gp", rounds=4), here.train("dec-fact-gp", rounds=4))
         assert fleet.kernel is here.kernel
@@ -392,4 +392,4 @@ def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.F
         assert_same(fleet.predict(QUERIES, "dec-nn-rbcm"), here.predict(QUERIES, "dec-nn-rbcm"))
     finally:
         forget(fleet)
-        fleet.choose_from("se", 2, None)
+        fleet.kernel = ["se"]

@@ -149,6 +149,29 @@ def test_silence_crowds_nobody_out() -> None:
             connection.close()
 
 
+def test_a_door_that_closes_hangs_up_on_who_has_just_come_in_too() -> None:
+    """Several come while it is busy: it accepts them in the same turn in which it closes."""
+    (port,) = free_ports(1)
+    door, busy = Door("127.0.0.1", port, Counter()), threading.Event()
+    begun = threading.Event()
+
+    def be_busy() -> None:
+        begun.set()
+        busy.wait(LONG)
+
+    door.loop.call_soon_threadsafe(be_busy)
+    assert begun.wait(LONG)
+    strangers = [connected(port) for _ in range(5)]
+    closing = threading.Thread(target=door.close)
+    closing.start()
+    until(lambda: len(door.loop._ready) > 0)  # type: ignore[attr-defined]  # closing waits for its turn
+    busy.set()
+    closing.join(LONG)
+    for stranger in strangers:
+        assert _is_closed(stranger)
+        stranger.close()
+
+
 def test_whose_handshakes_fail_is_turned_away_and_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fleetgp.network.zenoh.door.FAILURES_PER_SECOND_HERE", 0.0)  # however slow this machine is
     with a_door(answer=b"") as (door, port):
@@ -175,7 +198,7 @@ def test_handshakes_at_the_same_time_count_too(monkeypatch: pytest.MonkeyPatch) 
             stranger.close()
         later = SimpleNamespace(monotonic=lambda: time.monotonic() + PATIENCE)
         monkeypatch.setattr("fleetgp.network.zenoh.door.time", later)  # nobody's turn comes within its patience
-        until(lambda: not door.inside)
+        until(lambda: not door.sides)
         assert door.dropped["failed handshake"] == HANDSHAKES
         assert gets_through(port, "127.0.0.6")
 

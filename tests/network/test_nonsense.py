@@ -274,7 +274,7 @@ def test_hellos_do_not_pile_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             rested.wait(60.0)
             return real(own, neighbour)
 
-        monkeypatch.setattr(links, "up", up)  # its heart is busy from the next beat on
+        monkeypatch.setattr(links, "up", up)  # its peer monitor is busy from the next beat on
         small = Hello(description.digest, 1, 1, 0).encode()
         try:
             for _ in range(1500):

@@ -39,7 +39,7 @@ class Neighbourhood:
             send_again=lambda _, *lacking: self.again.append(lacking),
         )
         self.network = ZenohNetwork(
-            links, Graph.path(3), [agent], epoch=HERE, timeout=TIMEOUT, heard_waiting=lambda j: self.words(j, self.now)
+            links, Graph.path(3), [agent], epoch=HERE, timeout=TIMEOUT, waiting_of=lambda j: self.words(j, self.now)
         )
 
     def get(self, seconds: float) -> Arrived | None:
@@ -103,4 +103,4 @@ def test_what_a_parent_lacks_is_sent_again_by_who_waits_for_its_child(monkeypatc
     middle.words = lambda j, _: (HERE, 3, frozenset({1})) if j == 0 else (ELSEWHERE, 9, frozenset({1}))
     middle.send(2.5, 2, 1)
     middle.network._swap([], [(2, 1)], 0)
-    assert middle.again == [(0, HERE, 3)] * 2  # what is asked for of another task, the heart sends
+    assert middle.again == [(0, HERE, 3)] * 2  # what is asked for of another task, the peer monitor sends

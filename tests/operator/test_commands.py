@@ -91,7 +91,7 @@ def cost_of(description: Description, asked: str, points: Any) -> tuple[int, int
         calm = all(s["phase"] == "serving" and s["members"] == list(description.names) for s in states)
         rounds = {s["rounds"] for s in states}
         questions = [s["questions"] for s in states]
-        return rounds if calm else set(), sum(s["bytes"] - s["told"] for s in states), questions
+        return rounds if calm else set(), sum(s["bytes"] - s["overhead"] for s in states), questions
 
     until(lambda: len(counted()[0]) == 1)
     (before,), sent, asked_before = counted()

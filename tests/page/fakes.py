@@ -34,7 +34,7 @@ def status(name: str, neighbours: dict[str, str], **other: Any) -> dict[str, Any
         "trained": {"id": 7, "by": [name, *neighbours], "method": "dec-fact-gp", "status": "converged", "rounds": 9},
         "neighbours": neighbours,
         "bytes": 3000,
-        "told": 1000,
+        "overhead": 1000,
         "sent": dict.fromkeys(neighbours, 1500),
         "kinds": {"statistics": 1500, "framing": 500},
         "rows": 100,

@@ -40,7 +40,7 @@ def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Contac
 
 
 @pytest.mark.parametrize(
-    ("told", "state"),
+    ("overhead", "state"),
     [
         (("up", "up"), "up"),
         (("up", "down"), "down"),

@@ -20,7 +20,7 @@ import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.metrics import coverage
 from fleetgp.network import Ledger
-from fleetgp.plot.reliability import LEVELS, band
+from fleetgp.plot.charts import LEVELS, band
 from fleetgp.plot.style import COLOURS, agent_colours
 from fleetgp.training.fit import Compared
 from tests.conftest import alternating_path, paper_shards
@@ -36,7 +36,7 @@ def small(**settings: Any) -> fg.Fleet:
         paper_shards(120, 3),
         **{"kernel": "se", "normalize": False, "theta": THETA, "inputs": ["lon", "lat"], **settings},
     )
-    fleet.call(["Ada", "Bo", "Cy"], "sst", {"sst": "degC"})
+    fleet.set_metadata(["Ada", "Bo", "Cy"], "sst", {"sst": "degC"})
     return fleet
 
 
@@ -195,7 +195,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "std": (lambda f: fg.plot.map(f, std="sigma"), "unknown std 'sigma': choose one of std, std_observed"),
     "no map": (lambda _: fg.plot.map(np.zeros((3, 3))), "expected a fleet, a prediction on a grid, or a map"),
     "options": (lambda f: fg.plot.map(f.predict([[0.0, 0.0]]), grid=(3, 3)), "grid: expected options of a map"),
-    "untrained": (lambda f: fg.plot.convergence(f), "expected a fleet that was trained, got one that was not"),
+    "untrained": (lambda f: fg.plot.convergence(f), "expected a trained fleet, got one that was not trained"),
     "no fit": (lambda f: fg.plot.convergence(f.agents), r"expected a training \(Fit\) or a trained fleet, got int"),
     "kind": (
         lambda f: fg.plot.traffic(f.predict([[0.5, 0.5]], "dec-rbcm").ledger, f, kind="moments"),

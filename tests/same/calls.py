@@ -67,6 +67,7 @@ TRAINING: dict[str, Any] = {
 RECORDED_NAMES = {
     "interval_score": "interval",
     "holdout": "hold",
+    "n_neighbours": "neighbours",
     "criterion": "by",
     "split": "by",
     "cell_status": "coverage",

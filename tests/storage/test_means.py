@@ -16,7 +16,7 @@ from fleetgp.fleet.maps import cells_within
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
-from fleetgp.storage.tensors import VERSION_WITH_MEAN, VERSION_WITH_ROWS
+from fleetgp.storage.sections import VERSION_WITH_MEAN, VERSION_WITH_ROWS
 from tests.conftest import paper_shards
 
 
@@ -88,4 +88,4 @@ def test_a_map_measures_in_kilometres() -> None:
     cells = np.array([[edge[0], edge[1] + steps * length] for steps in (0.9, 5.0)])
     every = np.concatenate([inputs for inputs, _ in model.fleet.shards])
     assert cells[1, 1] - every[:, 1].max() > 2.0 * length
-    assert cells_within(model.fleet, cells, 1.0).tolist() == [True, False]
+    assert cells_within(model.fleet.snapshot(), cells, 1.0).tolist() == [True, False]

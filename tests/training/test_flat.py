@@ -14,8 +14,8 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import NothingToLearnError
 from fleetgp.kernels.stationary import KERNELS
-from fleetgp.training import TRAINING_METHODS as METHODS
 from fleetgp.training import TrainingOptions, train, training_method
+from fleetgp.training.methods import METHODS
 from tests.shared import observed
 
 #: How many rows, of two agents.

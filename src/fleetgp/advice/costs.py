@@ -50,10 +50,11 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import Conditioner, PredictionOptions
 from fleetgp.prediction.cross import FEWEST, LONGEST
-from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size, prediction_method
-from fleetgp.training import TRAINING_METHODS as TRAINERS
+from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
+from fleetgp.prediction.registry import METHODS as PREDICTORS
+from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.admm import best_radius
+from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
 from fleetgp.training.objective import Curvature, Local
 from fleetgp.training.options import TrainingOptions

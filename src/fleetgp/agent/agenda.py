@@ -1,6 +1,7 @@
-"""What a fleet has to do, and the tasks of a view: every member tells what it has and wants, and all conclude the same.
+"""What a fleet has to do, and the tasks of a view: every member says what it has and wants, and all conclude the same.
 
-Within a view nobody repeats itself: who says nothing has what it had when it last spoke, and wants nothing.
+Within a view nobody repeats itself: who says nothing has what it had when it last spoke, and wants nothing. Names on
+the wire and on disk stay as they were (`alias`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, V
 from fleetgp.agent.requests import Predictor, Question, Trainer, TrainRequest, check_queries
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
-from fleetgp.data.holdout import Hold
+from fleetgp.data.partition import Hold
 from fleetgp.data.transforms import Coordinates, CoordinatesName, Scaling, View
 from fleetgp.errors import NonsenseError
 from fleetgp.model.hyperparameters import LOG_RANGE, sound_log_theta
@@ -34,15 +35,28 @@ from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import Calibration
 from fleetgp.prediction.calibration import Knot
 
+#: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
+MOST_BYTES = 2**16
+#: Agreements that an agent may hold.
+MOST_AGREED = 8
+#: The trainer and predictor whose model is that of all data, at every agent.
+WHOLE = "dec-full-gp"
+NOTHING = np.zeros((0, 0))
+
 Positive = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Values = Annotated[tuple[Value, ...], FailFast()]
+Units = Annotated[tuple[Positive, ...], FailFast()]
+#: An input, or none.
+Which = Annotated[int, Field(ge=-1, lt=2**31)]
+KernelName = Annotated[str, Field(max_length=1000)]
 
 
 @dataclass(frozen=True)
 class KnotRecord(Strict):
     """A `Knot`."""
 
-    holdout: Hold
+    holdout: Annotated[Hold, Field(alias="hold")]
     factor: Positive
     deviation: Positive
     rows: Count
@@ -56,16 +70,17 @@ class Calibrated(Strict):
 
     method: Predictor
     eta: Share | Literal["auto"]
-    n_neighbours: Count
-    holdout: Literal["rows", "blocks", "both"]
+    n_neighbours: Annotated[Count, Field(alias="neighbours")]
+    holdout: Annotated[Literal["rows", "blocks", "both"], Field(alias="hold")]
     level: Share
     cells: Count
     knots: Annotated[tuple[KnotRecord, ...], Field(min_length=1, max_length=2)]
 
     @classmethod
-    def of(cls, found: Calibration) -> Calibrated:
-        facts = {name: getattr(found, name) for name in ("method", "eta", "n_neighbours", "holdout", "level", "cells")}
-        return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in found.knots))
+    def of(cls, calibration: Calibration) -> Calibrated:
+        names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
+        facts = {name: getattr(calibration, name) for name in names}
+        return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in calibration.knots))
 
     @property
     def calibration(self) -> Calibration:
@@ -74,17 +89,11 @@ class Calibrated(Strict):
         return Calibration(*facts, knots, np.zeros(0))
 
 
-Values = Annotated[tuple[Value, ...], FailFast()]
-Units = Annotated[tuple[Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)], ...], FailFast()]
-#: An input, or none.
-Which = Annotated[int, Field(ge=-1, lt=2**31)]
-
-
 @dataclass(frozen=True)
 class Change(Strict):
-    """slope, centre: of the mean function.  coordinates, origin, unit, longitude, distortion, latitude: of the inputs.
+    """What a model does to its data beyond an offset and a scale; empty with a constant mean and inputs as given.
 
-    All are empty in a model with a constant mean whose inputs are as given.
+    slope, centre: of the mean function.  coordinates, origin, unit, longitude, distortion, latitude: of the inputs.
     """
 
     slope: Values = ()
@@ -119,34 +128,10 @@ class Change(Strict):
 
 
 def with_change(facts: Any) -> Any:
-    """What was kept by an older FleetGP, which knew of no change."""
-    return {**facts, "change": _NONE} if isinstance(facts, dict) and "change" not in facts else facts
-
-
-_NONE: dict[str, Any] = {
-    "slope": [],
-    "centre": [],
-    "coordinates": "as-given",
-    "origin": [],
-    "unit": [],
-    "longitude": -1,
-    "distortion": 0.0,
-    "latitude": -1,
-}
-
-
-#: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
-MOST_BYTES = 2**16
-#: Agreements that an agent may hold.
-MOST_AGREED = 8
-
-#: The trainer and predictor whose model is that of all data, at every agent.
-WHOLE = "dec-full-gp"
-
-NOTHING = np.zeros((0, 0))
-
-
-KernelName = Annotated[str, Field(max_length=1000)]
+    """Add a change to facts on disk of an older FleetGP, which knew of none."""
+    if not isinstance(facts, dict) or "change" in facts:
+        return facts
+    return {**facts, "change": from_json(to_json(asdict(Change())))}
 
 
 @dataclass(frozen=True)
@@ -154,7 +139,7 @@ class Trained(Strict):
     """The model an agent holds. log_theta: its own estimate, in the units of the data.
 
     id: of the training, the same at all who took part; members: who did.
-    kernel: the one that was chosen; empty in what was kept by an older FleetGP, whose kernel was that of the file.
+    kernel: the one that was chosen; empty in a file of an older FleetGP, whose kernel was that of the description.
     calibration: for answers of the members that trained it.
     """
 
@@ -165,7 +150,7 @@ class Trained(Strict):
     status: Status
     rounds: Count
     offset: Value = 0.0
-    scale: Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)] = 1.0
+    scale: Positive = 1.0
     change: Change = field(default_factory=Change)
     kernel: KernelName = ""
     calibration: Calibrated | None = None
@@ -194,11 +179,11 @@ class Item(Strict):
     """One member's part of the agenda.
 
     estimates: (S, P) log theta of a training that did not end, one row for each start; chosen: the best start is.
-    failed: training failed in this view, so that nobody tries again without being told.
-    new: rows that came since the model was trained.  data: the version of its data, which stays as they are until the
-    questions of this agenda are answered.
-    agreed: what it holds of earlier views, as `answer_task` numbers it.
-    rows: how many it has.  totals: the number of the moments of the whole fleet that it holds; 0 if it has none.
+    failed: training failed in this view, so that nobody tries again without being asked.
+    new: rows that came since the model was trained.  wish: the training that it was asked for.
+    data: the version of its data, which stays as they are until the questions of this agenda are answered.
+    agreed: the numbers of the `Agreements` of earlier views that it holds.
+    rows: how many it has.  totals: the number of the `Totals` that it holds; 0 if it has none.
     cold: its last training failed, so the next one must not continue from estimates or a model.
     """
 
@@ -239,27 +224,22 @@ class Agenda:
             return None
         ids = [trained.id for trained in held]
         best = max(held, key=lambda trained: (ids.count(trained.id), len(trained.members), trained.id))
-        rows = [trained.log_theta for trained in held if trained.id == best.id]
-        mean = np.sum([np.array(row) for row in rows], axis=0) / len(rows)
+        same = [trained for trained in held if trained.id == best.id]
+        mean = np.sum([np.array(trained.log_theta) for trained in same], axis=0) / len(same)
         # Whoever was cut off while the fleet calibrated has the same model without it.
-        found = next((one.calibration for one in held if one.id == best.id and one.calibration is not None), None)
-        return replace(best, log_theta=tuple(mean.tolist()), calibration=found)
+        calibration = next((trained.calibration for trained in same if trained.calibration is not None), None)
+        return replace(best, log_theta=tuple(mean.tolist()), calibration=calibration)
 
     @property
     def questions(self) -> list[tuple[int, Question]]:
-        """By whom, as a position, and what."""
+        """Each question, with the position of the member that was asked."""
         return [(k, item.question) for k, item in enumerate(self.items) if item.question is not None]
-
-    @property
-    def wish(self) -> TrainRequest | None:
-        return next((item.wish for item in self.items if item.wish is not None), None)
 
     def training(self, *, with_members: bool, after: int) -> TrainRequest | None:
         """The training that is due: asked for, or by the fleet's rules."""
-        if self.wish is not None:
-            return self.wish
-        if any(item.failed for item in self.items):
-            return None
+        request = next((item.wish for item in self.items if item.wish is not None), None)
+        if request is not None or any(item.failed for item in self.items):
+            return request
         model = self.model
         if model is None:
             return TrainRequest()
@@ -271,7 +251,7 @@ class Agenda:
         return TrainRequest() if (with_members and changed) or grown else None
 
     def starts(self) -> Array | None:
-        """Where to go on, (S, P) log theta: the mean of the members' estimates, of the furthest stage there is.
+        """Where to continue, (S, P) log theta: the mean of the members' estimates, of the furthest stage there is.
 
         None where there is nothing to continue from, or where a member says that its last training failed.
         """
@@ -294,7 +274,7 @@ class Agenda:
 
 
 class Widths(NamedTuple):
-    """Of what members say: how many agents there may be, inputs, and hyperparameters."""
+    """How many agents, inputs and hyperparameters a fleet has, to check what members send."""
 
     agents: int
     inputs: int
@@ -307,16 +287,17 @@ def agree_on_agenda(
     """Everybody's item at everybody: one collection.
 
     before: the last agenda of this view, to which items are added; None: there was none.
-    Whatever an item says is checked here, where it comes in; a NonsenseError names whose item says what cannot be.
+    All items are checked here, where they come in; a NonsenseError names the member whose item cannot be.
     """
     (own,) = network.hosted
     known = [Item()] * len(members) if before is None else [item.standing for item in before.items]
     if before is not None:  # what the members agreed on since then all of them hold: nobody needs to say so
         item = replace(item, agreed=known[own].agreed)
-    told = network.collect({kind: [part] for kind, part in parts_of(item, known[own]).items()})
-    assert told is not None, "all agents are told"
+    everyone = network.collect({kind: [part] for kind, part in parts_of(item, known[own]).items()})
+    assert everyone is not None, "every agent is a recipient"
     items = []
-    for position, parts in enumerate(zip(told["agenda"], told["hyperparameters"], told["queries"], strict=True)):
+    parts_of_all = zip(everyone["agenda"], everyone["hyperparameters"], everyone["queries"], strict=True)
+    for position, parts in enumerate(parts_of_all):
         try:
             items.append(item_of(*parts, widths, known[position]))
         except ValueError as error:
@@ -325,19 +306,19 @@ def agree_on_agenda(
 
 
 def parts_of(item: Item, before: Item) -> dict[str, NDArray[Any]]:
-    """What an item says more than an earlier one, as arrays, each with the content that its kind names.
+    """What is new in an item since an earlier one, as arrays by their kinds of content.
 
     The fields that have changed, in JSON; (S, P) log theta, of the model and the estimates; and (T, D) queries.
     """
     facts, known = _facts(item), _facts(before)
-    told = {name: value for name, value in facts.items() if value != known[name]}
+    news = {name: value for name, value in facts.items() if value != known[name]}
     rows = _rows(item)
-    if "trained" in told or not np.array_equal(rows, _rows(before)):
-        told["trained"] = facts["trained"]  # the model and the estimates are told together
+    if "trained" in news or not np.array_equal(rows, _rows(before)):
+        news["trained"] = facts["trained"]  # the model and the estimates go together
     else:
         rows = NOTHING
     return {
-        "agenda": np.frombuffer(to_json(told) if told else b"", dtype=np.uint8),
+        "agenda": np.frombuffer(to_json(news) if news else b"", dtype=np.uint8),
         "hyperparameters": rows,
         "queries": NOTHING if item.question is None else item.question.queries,
     }
@@ -347,14 +328,14 @@ def item_of(record: NDArray[Any], rows: Array, queries: Array, widths: Widths, b
     """The converse of `parts_of`, or a ValueError that says what is wrong."""
     if len(record) > MOST_BYTES:
         raise ValueError(f"expected at most {MOST_BYTES} bytes, got {len(record)}")
-    told = from_json(record.tobytes()) if record.size else {}
-    if not isinstance(told, dict):
+    news = from_json(record.tobytes()) if record.size else {}
+    if not isinstance(news, dict):
         raise ValueError("expected fields of an item")
-    item = _CODEC.of_facts({**_facts(before), **told})
+    item = _CODEC.of_facts({**_facts(before), **news})
     if item.question is not None:
         check_queries(queries, widths.inputs)
         item = replace(item, question=replace(item.question, queries=queries))
-    if "trained" not in told:
+    if "trained" not in news:
         return replace(item, trained=before.trained, estimates=before.estimates)
     return _with_rows(item, rows, widths)
 
@@ -369,10 +350,9 @@ def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
     if trained is not None:
         if not len(estimates):
             raise ValueError("expected a model with hyperparameters, got none")
-        if trained.members[-1] >= widths.agents:
-            raise ValueError(
-                f"expected a model of the {widths.agents} agents of this fleet, got one of agent {trained.members[-1]}"
-            )
+        last = trained.members[-1]
+        if last >= widths.agents:
+            raise ValueError(f"expected a model of the {widths.agents} agents of this fleet, got one of agent {last}")
         trained.change.check(widths.inputs)
         trained, estimates = replace(trained, log_theta=tuple(rows[0].tolist())), rows[1:]
     if len(estimates) > MOST_STARTS:
@@ -381,7 +361,7 @@ def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
 
 
 def _facts(item: Item) -> Any:
-    """An item as plain values, without the arrays that travel beside it."""
+    """An item as plain values, without the arrays that are sent beside it."""
     trained, question = item.trained, item.question
     bare = replace(
         item,
@@ -400,33 +380,21 @@ def _rows(item: Item) -> Array:
 _CODEC = Codec(Item, MOST_BYTES)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """rounds: of the fleet.  sent: bytes that this agent sent in them."""
-
-    rounds: int = 0
-    sent: int = 0
-
-    @classmethod
-    def of(cls, ledger: Ledger) -> Cost:
-        """From the ledger of this agent, which holds what it sent alone."""
-        return cls(ledger.rounds, ledger.bytes)
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.rounds + other.rounds, self.sent + other.sent)
+# ---- tasks --------------------------------------------------------------------------------------------------
 
 
 class Tasks:
-    """count: how many have begun.  agreed: numbers of what all members have agreed on, see `agreements`.
+    """The tasks of a view, one after the other, with the same numbers at all its members.
 
-    telling: what the last agenda cost this agent.
+    count: how many have begun.  agreed: numbers of what all members have agreed on, see `totals.Agreements`.
+    agenda_ledger: of the last agenda, with what this agent sent.
     """
 
     def __init__(self, node: Node, view: membership.View, activity: Activity) -> None:
         self.node, self.view, self._activity = node, view, activity
         self.count = 0
         self.agreed: dict[str, int] = {}
-        self.telling = Cost()
+        self.agenda_ledger = Ledger([], [])
         self._agenda: Agenda | None = None
 
     @contextmanager
@@ -450,7 +418,7 @@ class Tasks:
         with self.next(waking=True) as network:
             widths = Widths(len(fleet.names), fleet.dimension, len(fleet.parameters))
             self._agenda = agree_on_agenda(network, item, self.view.members, widths, self._agenda)
-            self.telling = Cost.of(network.ledger)
+            self.agenda_ledger = network.ledger
         return self._agenda
 
     @property

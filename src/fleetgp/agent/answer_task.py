@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Cost, Item, Tasks, Trained, with_names
+from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Tasks, Trained, with_names
 from fleetgp.agent.description import Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
@@ -224,7 +224,7 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
     that are not.
     """
     found, totals, names = answered.prediction, answered.totals, tasks.names
-    cost = tasks.telling + Cost.of(found.ledger)
+    ledgers = tasks.agenda_ledger, found.ledger  # of this agent: with what it sent alone
     participants = found.participants.sum(axis=0).tolist()
     said = dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True))
     whole: dict[str, Any] = {}
@@ -245,10 +245,10 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
         "missing": [name for name in description.names if name not in names],
         "method": found.method,
         "status": found.status,
-        "rounds": cost.rounds,
+        "rounds": sum(ledger.rounds for ledger in ledgers),
         "iterations": int(found.solver_rounds.max(initial=0)),
         "jitter": found.jitter,
-        "bytes_sent": cost.sent,
+        "bytes_sent": sum(ledger.bytes for ledger in ledgers),
         "theta": model.theta,
         "trained": {
             "by": [description.names[member] for member in model.members],

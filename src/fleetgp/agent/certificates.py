@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from fleetgp.errors import InputError, shortened
@@ -75,17 +76,17 @@ def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
         raise InputError(
             f"{key}: the authority's key is not here, and without it nothing can be signed: run this where it is kept"
         )
-    x509 = _x509()
-    private = _new_key()
-    name = _name("FleetGP fleet authority")
+    c = _cryptography()
+    private = c.ec.generate_private_key(c.ec.SECP256R1())
+    name = _common_name(c, "FleetGP fleet authority")
     built = (
-        _builder(name, name, private.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(private, _hash())
+        _builder(c, name, name, private.public_key(), days)
+        .add_extension(c.x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(c, signs_certificates=True), critical=True)
+        .sign(private, c.hashes.SHA256())
     )
-    _write_key(key, private)
-    certificate.write_bytes(_pem(built))
+    _write_key(c, key, private)
+    certificate.write_bytes(built.public_bytes(c.serialization.Encoding.PEM))
     return certificate
 
 
@@ -94,25 +95,25 @@ def make_certificate(
 ) -> Credentials:
     """A key and a certificate for one agent, signed by the folder's authority. hosts: where it can be reached."""
     check_name(agent)
-    places = [_host(host) for host in dict.fromkeys(hosts)]
+    c = _cryptography()
+    places = [_host(c, host) for host in dict.fromkeys(hosts)]
     root = Path(folder)
     make_authority(root)
-    x509 = _x509()
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    authority = x509.load_pem_x509_certificate((root / f"{AUTHORITY}.crt").read_bytes())
-    signing: Any = load_pem_private_key((root / f"{AUTHORITY}.key").read_bytes(), None)
-    private = _new_key()
+    authority = c.x509.load_pem_x509_certificate((root / f"{AUTHORITY}.crt").read_bytes())
+    signing: Any = c.serialization.load_pem_private_key((root / f"{AUTHORITY}.key").read_bytes(), None)
+    private = c.ec.generate_private_key(c.ec.SECP256R1())
+    purposes = c.x509.ExtendedKeyUsageOID
+    both_sides = c.x509.ExtendedKeyUsage([purposes.SERVER_AUTH, purposes.CLIENT_AUTH])
     built = (
-        _builder(_name(agent), authority.subject, private.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(_both_sides(), critical=False)
-        .add_extension(x509.SubjectAlternativeName(places), critical=False)
-        .sign(signing, _hash())
+        _builder(c, _common_name(c, agent), authority.subject, private.public_key(), days)
+        .add_extension(c.x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(c, signs_certificates=False), critical=True)
+        .add_extension(both_sides, critical=False)
+        .add_extension(c.x509.SubjectAlternativeName(places), critical=False)
+        .sign(signing, c.hashes.SHA256())
     )
-    _write_key(root / f"{agent}.key", private)
-    (root / f"{agent}.crt").write_bytes(_pem(built))
+    _write_key(c, root / f"{agent}.key", private)
+    (root / f"{agent}.crt").write_bytes(built.public_bytes(c.serialization.Encoding.PEM))
     return Credentials.of(root, agent)
 
 
@@ -130,101 +131,68 @@ def days_ahead(certificate: Path) -> float:
 
 def _read(certificate: Path) -> Any:
     try:
-        return _x509().load_pem_x509_certificate(certificate.read_bytes())
+        return _cryptography().x509.load_pem_x509_certificate(certificate.read_bytes())
     except ValueError as error:
         raise InputError(f"{certificate}: expected a certificate, got something else: {error}") from error
 
 
-# ---- the library ---------------------------------------------------------------------------------------
-
-
-def _x509() -> Any:
+def _cryptography() -> Any:
+    """The library's modules, imported when they are needed."""
     try:
         from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         raise InputError('certificates need cryptography: pip install "fleetgp[fleet]"') from error
-    return x509
+    return SimpleNamespace(x509=x509, hashes=hashes, serialization=serialization, ec=ec)
 
 
-def _new_key() -> Any:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
+def _common_name(c: Any, name: str) -> Any:
+    return c.x509.Name([c.x509.NameAttribute(c.x509.NameOID.COMMON_NAME, name)])
 
 
-def _hash() -> Any:
-    from cryptography.hazmat.primitives import hashes
-
-    return hashes.SHA256()
-
-
-def _name(common: str) -> Any:
-    from cryptography.x509.oid import NameOID
-
-    return _x509().Name([_x509().NameAttribute(NameOID.COMMON_NAME, common)])
-
-
-def _both_sides() -> Any:
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    return _x509().ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-
-
-def _builder(subject: Any, issuer: Any, public: Any, days: float) -> Any:
-    x509 = _x509()
+def _builder(c: Any, subject: Any, issuer: Any, public: Any, days: float) -> Any:
     now = datetime.datetime.now(datetime.UTC)
     # A day back for clocks that differ; a negative number of days makes one that has expired, for tests.
     begins = now - datetime.timedelta(days=1 + max(0, -2 * days))
     return (
-        x509.CertificateBuilder()
+        c.x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(public)
-        .serial_number(x509.random_serial_number())
+        .serial_number(c.x509.random_serial_number())
         .not_valid_before(begins)
         .not_valid_after(now + datetime.timedelta(days=days))
     )
 
 
-def _usage(*, signs_certificates: bool) -> Any:
-    return _x509().KeyUsage(
+def _usage(c: Any, *, signs_certificates: bool) -> Any:
+    others = ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    return c.x509.KeyUsage(
         digital_signature=True,
-        content_commitment=False,
         key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
         key_cert_sign=signs_certificates,
         crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
+        **dict.fromkeys(others, False),
     )
 
 
-def _host(host: str) -> Any:
-    x509 = _x509()
+def _host(c: Any, host: str) -> Any:
     if not is_host(host):
         raise InputError(
             f"expected a host like 10.0.0.3 or boat.example, got {shortened(host)}: names in other letters than a-z "
             "go by their xn-- form"
         )
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))
+        return c.x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)
+        return c.x509.DNSName(host)
 
 
-def _pem(certificate: Any) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    data: bytes = certificate.public_bytes(Encoding.PEM)
-    return data
-
-
-def _write_key(path: Path, private: Any) -> None:
+def _write_key(c: Any, path: Path, private: Any) -> None:
     """Readable by its owner alone, from the first byte on."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    data: bytes = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    forms = c.serialization
+    data: bytes = private.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)

@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -43,31 +42,14 @@ from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
-from fleetgp.prediction import PredictionMethod, PredictionOptions, prediction_method
-from fleetgp.prediction.methods import METHODS as PREDICTION_ROWS
-from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions, training_method
+from fleetgp.prediction import DECENTRALIZED_METHODS, PredictionMethod, PredictionOptions, prediction_method
+from fleetgp.training import DECENTRALIZED_TRAINERS, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.validation import check_whole
 
-
-class _Decentralized(Collection[str]):
-    """The names of the methods that need no server, as many as there are at the time."""
-
-    def __init__(self, methods: Mapping[str, TrainingMethod] | Mapping[str, PredictionMethod]) -> None:
-        self.methods = methods
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.methods and self.methods[str(name)].decentralized
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name, row in self.methods.items() if row.decentralized)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-TRAINERS = _Decentralized(TRAINING_METHODS)
-PREDICTORS = _Decentralized(PREDICTION_ROWS)
+#: The methods that need no server.
+TRAINERS = DECENTRALIZED_TRAINERS
+PREDICTORS = DECENTRALIZED_METHODS
 #: What [training] says of hyperparameters by their names, a table each.
 KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.
@@ -126,10 +108,10 @@ def _options(family: type) -> dict[str, Any]:
 
 def _checked(option: Option, value: object) -> Any:
     """Check the value of an option; of a count also that it is no larger than `MOST`."""
-    found = option.check(value)
+    checked = option.check(value)
     if option.kind.type is int:
         check_whole(option.name, value, least=1, most=MOST)
-    return found
+    return checked
 
 
 class TrainingTable(_Part):
@@ -252,7 +234,7 @@ class FleetPart(_Part):
 #: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
 PROTOCOL = 5
 #: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
-#: possible: whoever has another description or another protocol is to be heard, refused and named, not passed over.
+#: possible: whoever has another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
 #: The sections of the file with settings that agents must have in common, and settings too long for a message.
 SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
@@ -581,7 +563,7 @@ def read_description(path: str | Path) -> Description:
         raise InputError(f"{path}: expected at most {MAX_AGENTS} agents, got {len(agents)}")
     lines = Lines(text)
     try:
-        found = FleetPart.model_validate(values)
+        described = FleetPart.model_validate(values)
     except ValidationError as error:
         # A misspelt name makes two errors: it is unknown, and the right name is missing. The first one says more.
         first, *more = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
@@ -589,8 +571,8 @@ def read_description(path: str | Path) -> Description:
         count = len({problem["loc"][:3] for problem in more} - {first["loc"][:3]})
         others = f" (and {count} more)" if count else ""
         raise InputError(f"{path}, line {lines.of(loc, first['input'])}: {_said(first, loc)}{others}") from error
-    check = Check(found, lines, str(path))
-    return Description(found, file.resolve().parent, check.graph())
+    check = Check(described, lines, str(path))
+    return Description(described, file.resolve().parent, check.graph())
 
 
 def _text(file: Path) -> str:

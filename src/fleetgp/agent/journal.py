@@ -1,4 +1,4 @@
-"""The rows an agent was told, in a file that only grows: a batch is there whole, or not at all.
+"""The rows an agent was sent, in a file that only grows: a batch is there whole, or not at all.
 
 One line a batch, {"request": ID, "columns": [...], "rows": [[...], ...], "check": CRC-32 of what stands before it}; the
 end of the line makes it count. Older files have one line a row, {"x": 1.0, "y": 2.0, ...}; these are still read.
@@ -31,7 +31,7 @@ _JSON = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that were told at once, and the text that says so. request, check: empty for a row of an older file."""
+    """Rows that were sent at once, and their text. request, check: empty for a row of an older file."""
 
     rows: list[list[float]]
     text: str
@@ -44,7 +44,7 @@ class Journal:
 
     rows: (N, C), all that is kept.  damaged: lines in the middle that could not be read when the file was opened; what
     was sound in them is kept, and the file as it was is `aside` (None if there was no room for a copy).
-    missing_rows, missing_bytes: how much was acknowledged and was not in the file when it was opened.
+    missing_rows, missing_bytes: how much was acknowledged and is not in the file when it is opened.
     """
 
     def __init__(self, path: Path, columns: Sequence[str], largest: float) -> None:
@@ -57,11 +57,11 @@ class Journal:
         self._mark = path.with_suffix(".acknowledged")
         acknowledged_bytes, acknowledged_rows = self._acknowledged = _read_mark(self._mark)
         self.missing_bytes = acknowledged_bytes
-        found: list[Batch] = []
+        batches: list[Batch] = []
         if os.path.lexists(path):
             with self._opened() as file:
-                found = self._recall(file)
-        rows = [row for batch in found for row in batch.rows]
+                batches = self._recall(file)
+        rows = [row for batch in batches for row in batch.rows]
         self.rows: Array = np.array(rows) if rows else np.zeros((0, len(self.columns)))
         self.missing_rows = max(0, acknowledged_rows - len(rows))
         if self._acknowledged != (0, 0) and not self._doubtful:
@@ -86,8 +86,8 @@ class Journal:
         body = json.dumps({"request": request, "columns": self.columns, "rows": values.tolist()})
         check = f"{zlib.crc32(body.encode()):08x}"
         if request in self._requests:
-            count, told = self._requests[request]
-            if told != check:
+            count, earlier = self._requests[request]
+            if earlier != check:
                 raise InputError(
                     f"request {request!r} was used for other rows: expected the same {count} rows again, "
                     f"got {len(values)} others: give new rows a new request"
@@ -183,7 +183,7 @@ class Journal:
         torn = end < len(data) and end < self._acknowledged[0]  # the last line was whole, and acknowledged
         lines = data + b"\n" if torn else data[:end]
         self._size, self._doubtful = end, end < len(data)
-        found: list[Batch] = []
+        kept: list[Batch] = []
         strangers: list[int] = []
         for number, line in enumerate(lines.split(b"\n")[:-1], start=1):
             batches, sound = self._read(line, number, strangers)
@@ -193,16 +193,16 @@ class Journal:
                 if batch.request and self._requests.get(batch.request) == fact:
                     continue  # the same request twice, as after joining two copies of a file
                 self._requests[batch.request] = fact
-                found.append(batch)
+                kept.append(batch)
         self._requests.pop("", None)
-        if strangers and not found:
+        if strangers and not kept:
             raise self._stranger(strangers[0])
         if self.damaged or torn:
-            self._set_aside(data, "".join(f"{batch.text}\n" for batch in found).encode())
+            self._set_aside(data, "".join(f"{batch.text}\n" for batch in kept).encode())
         else:
             with suppress(OSError):  # then before the next append
                 self._repair(file)
-        return found
+        return kept
 
     def _set_aside(self, data: bytes, sound: bytes) -> None:
         """Keep a copy of a damaged file, and its sound lines in its place; without room for both it stays as it is."""
@@ -229,44 +229,44 @@ class Journal:
         batch = self._batch(text, number, strangers)
         if batch is not None and batch.text == text:
             return [batch], True
-        found = [self._batch(piece, number, []) for piece in re.split(r'(?=\{")', text)]
-        return [batch for batch in found if batch is not None], False
+        pieces = [self._batch(piece, number, []) for piece in re.split(r'(?=\{")', text)]
+        return [batch for batch in pieces if batch is not None], False
 
     def _batch(self, text: str, number: int, strangers: list[int]) -> Batch | None:
         """What begins here, or None if that is no batch. A sound one with other columns is of another fleet."""
         try:
-            told, end = _JSON.raw_decode(text)
+            record, end = _JSON.raw_decode(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(told, dict):
+        if not isinstance(record, dict):
             return None
-        if isinstance(told.get("rows"), list):
-            return self._checked(told, text[:end], number)
-        if not all(isinstance(value, float | int) for value in told.values()):
+        if isinstance(record.get("rows"), list):
+            return self._checked(record, text[:end], number)
+        if not all(isinstance(value, float | int) for value in record.values()):
             return None
-        if not set(self.columns) <= set(told):
+        if not set(self.columns) <= set(record):
             strangers.append(number)
             return None
-        rows = self._sound([[told[name] for name in self.columns]])
+        rows = self._sound([[record[name] for name in self.columns]])
         return None if rows is None else Batch(rows, text[:end])
 
-    def _checked(self, told: dict[str, Any], text: str, number: int) -> Batch | None:
+    def _checked(self, record: dict[str, Any], text: str, number: int) -> Batch | None:
         check = _CHECK.search(text)
         if check is None or check[1] != f"{zlib.crc32((text[: check.start()] + '}').encode()):08x}":
             return None
-        if not set(self.columns) <= set(told["columns"]):
+        if not set(self.columns) <= set(record["columns"]):
             raise self._stranger(number)
-        order = [told["columns"].index(name) for name in self.columns]
-        rows = self._sound([[row[k] for k in order] for row in told["rows"]])
-        return None if rows is None else Batch(rows, text, told["request"], check[1])
+        order = [record["columns"].index(name) for name in self.columns]
+        rows = self._sound([[row[k] for k in order] for row in record["rows"]])
+        return None if rows is None else Batch(rows, text, record["request"], check[1])
 
     def _sound(self, rows: list[list[Any]]) -> list[list[float]] | None:
         try:
             values = np.array(rows, dtype=float)
         except (TypeError, ValueError, OverflowError):
             return None
-        found: list[list[float]] = values.tolist()
-        return found if (np.abs(values) <= self._largest).all() else None  # not for NaN
+        numbers: list[list[float]] = values.tolist()
+        return numbers if (np.abs(values) <= self._largest).all() else None  # not for NaN
 
     def _stranger(self, number: int) -> InputError:
         return InputError(

@@ -1,7 +1,4 @@
-"""Structured logs: one JSON document a line, with the time, the agent, the event and what belongs to it.
-
-What an agent is doing, and how much it has done: for whoever asks.
-"""
+"""Structured logs, one JSON document per line; and what an agent is doing, for whoever asks."""
 
 from __future__ import annotations
 
@@ -54,14 +51,14 @@ class Log:
 
     def _write(self, level: str, number: int, event: str, fields: dict[str, Any]) -> None:
         self._logger.log(number, "%s", _document(self._agent, level, event, fields))
-        kept = {name: _brief(value) for name, value in fields.items()}
+        short = {name: _brief(value) for name, value in fields.items()}
         with self._lock:
             self._lines += 1
-            line = {"number": self._lines, "time": time.time(), "level": level, "event": event, **kept}
+            line = {"number": self._lines, "time": time.time(), "level": level, "event": event, **short}
             self._recent.append(line)
 
     def recent(self, after: int = 0) -> list[dict[str, Any]]:
-        """The last lines, shortened, those after a number: whoever looks often is told each once."""
+        """The last lines, shortened, those after a number: whoever looks often gets each once."""
         with self._lock:
             return [line for line in self._recent if line["number"] > after]
 
@@ -72,7 +69,7 @@ class Log:
 
 
 class _LogFile(logging.Handler):
-    """Whole lines at the end of a file, for its owner alone. What a full disk does not take is counted, and told later.
+    """Whole lines at the end of a file, for its owner alone. What a full disk does not take is logged later.
 
     There is no buffer: what cannot be written now must not come between later lines.
     """

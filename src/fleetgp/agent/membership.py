@@ -1,18 +1,14 @@
-"""Who takes part: agents agree on it by telling their neighbours what they know. No clock, no leader, no I/O.
+"""Who takes part: agents agree on it by sending their neighbours what they know. No clock, no leader, no I/O.
 
-Every agent keeps one record of each agent it has heard of, its own included, and passes on what is new. A link counts
+Every agent keeps one record of each agent it knows of, its own included, and passes on what is new. A link counts
 where both its ends call it up. The agents that an agent can reach over such links are its view; a view has begun when
 all its members have declared themselves ready for exactly this view. Whatever changes makes another view, so a part
 that was cut off goes on as a view of its own, and what heals makes one view of two.
 
-Who is told what: each record once over each link, and everything again where something was lost. No clock, no I/O.
-
 A record goes to a neighbour if it is newer than what that neighbour is known to have: because it was sent to it, or
-because the neighbour itself told it. So one change crosses every link at most once in each direction, however many
+because the neighbour itself sent it. So one change crosses every link at most once in each direction, however many
 agents there are. Messages may be lost. Neighbours then differ in their summaries; if that lasts, each forgets what it
-believed the other to have and tells everything it knows.
-
-What neighbours tell each other of themselves, twice a second and whenever something changes.
+believed the other to have and sends everything it knows. Hellos carry all this, twice a second and after each change.
 """
 
 from __future__ import annotations
@@ -221,13 +217,13 @@ def _hash(text: str, size: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size]) or 1
 
 
-#: Seconds for which two neighbours must differ before they tell each other everything; twice as many every time, until
+#: Seconds for which two neighbours must differ before they send each other everything; twice as many every time, until
 #: they know the same.
 PATIENCE = 1.0
 
 
 class Gossip:
-    """What one agent has told its neighbours.
+    """What one agent has sent to its neighbours.
 
     >>> from fleetgp.graph import Graph
     >>> me = Membership(0, Graph.path(3), incarnation=1)
@@ -235,7 +231,7 @@ class Gossip:
     >>> gossip.opened(1)
     >>> [record.agent for record in gossip.news(1)]
     [0]
-    >>> gossip.told(1, gossip.news(1))
+    >>> gossip.note_known(1, gossip.news(1))
     >>> gossip.news(1)
     ()
     """
@@ -254,14 +250,14 @@ class Gossip:
         known = self._known.setdefault(neighbour, {})
         return tuple(r for r in self._membership.records if r.agent not in known or r.age > known[r.agent])
 
-    def told(self, neighbour: int, records: Iterable[Record]) -> None:
+    def note_known(self, neighbour: int, records: Iterable[Record]) -> None:
         """The neighbour has these records now: they were sent to it, or it sent them."""
         known = self._known.setdefault(neighbour, {})
         for record in records:
             known[record.agent] = max(record.age, known.get(record.agent, record.age))
 
     def compared(self, neighbour: int, summary: int, now: float) -> None:
-        """The neighbour's summary has come. If it differs from the own one for too long, all is to be told anew."""
+        """The neighbour's summary has come. If it differs from the own one for too long, send everything again."""
         if summary == self._membership.summary:
             self._differs.pop(neighbour, None)
             return

@@ -16,7 +16,7 @@ from fleetgp.network.zenoh.links import Links
 from fleetgp.network.zenoh.network import EpochOverError, ZenohNetwork
 from fleetgp.network.zenoh.session import Expiries, Security
 
-#: Seconds for which news are gathered before they are told: many changes at once make one message.
+#: Seconds for which news are gathered before they are sent: many changes at once make one message.
 GATHER = 0.03
 #: Hellos of one neighbour, and events of one link, that may wait; the rest is refused.
 HELLOS, EVENTS = 16, 8
@@ -27,10 +27,10 @@ INTRODUCE, RARELY = 2.0, 60.0
 
 
 class PeerMonitor:
-    """Links to the neighbours, and the loop that serves them.
+    """Links to the neighbours, and the loop beside the work: it serves links and hellos, however long the work takes.
 
-    Public methods may be called from any thread and do not wait. All others run on the thread that calls `run`, and
-    hold the presence's lock.
+    Neighbours that get no hellos would count this agent as lost. Public methods may be called from any thread and do
+    not wait; all others run in the thread that calls `run`, and hold the presence's lock.
     """
 
     def __init__(self, presence: Presence) -> None:
@@ -62,15 +62,9 @@ class PeerMonitor:
             introduced=self.introduction_arrived,
         )
 
-    # ---- from any thread ------------------------------------------------------------------------------------
-
     def wake(self) -> None:
-        """Something may have changed: whoever waits for that looks, and what is new is told."""
+        """Something may have changed: whoever waits for that looks, and what is new is sent."""
         self._inbox.put(self._presence.changed.notify_all, source="wake", most=1)
-
-    def post(self, action: Action) -> None:
-        """Have something done by the heart's thread."""
-        self._inbox.put(action)
 
     def wake_others(self) -> None:
         """Tell neighbours that have not begun it what this agent works on."""
@@ -90,7 +84,7 @@ class PeerMonitor:
         except NetworkError:
             self.links.drop("malformed")
             return
-        if not self._inbox.put(lambda: self._hear(j, hello), source=("hello", j), most=HELLOS):
+        if not self._inbox.put(lambda: self._take_hello(j, hello), source=("hello", j), most=HELLOS):
             self.links.drop("flooded")
 
     def introduction_arrived(self, data: bytes) -> None:
@@ -99,10 +93,8 @@ class PeerMonitor:
         except NetworkError:
             self.links.drop("malformed")
             return
-        if not self._inbox.put(lambda: self._meet(stranger), source="introduction", most=INTRODUCTIONS):
+        if not self._inbox.put(lambda: self._take_introduction(stranger), source="introduction", most=INTRODUCTIONS):
             self.links.drop("flooded")
-
-    # ---- on the heart's thread ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Until `close`."""
@@ -118,14 +110,14 @@ class PeerMonitor:
                 self._do(self._beat)
                 beat = time.monotonic() + HEARTBEAT
             if self._presence.news and time.monotonic() >= spread:
-                self._do(self._tell)
+                self._do(self._send_news)
                 spread = time.monotonic() + GATHER
 
     def _do(self, action: Action) -> None:
         try:
             with self._presence.changed:
                 action()
-        except Exception as error:  # whatever a neighbour sends, the agent goes on
+        except Exception as error:  # whatever a neighbour sends, the agent continues
             self._presence.log.error("control", error=f"{type(error).__name__}: {error}")
 
     def _settle(self) -> None:
@@ -140,7 +132,7 @@ class PeerMonitor:
             if up != neighbour.linked:
                 self._note_link(j, up)
             elif up and silent:
-                # It listens, but is not heard: after a reconnection Zenoh may leave one end without the other's word.
+                # It listens, but sends nothing: after a reconnection Zenoh may leave one end without the other's word.
                 self._presence.log.warn("link renewed", neighbour=self._presence.description.names[j])
                 neighbour.since = now
                 self.links.renew(self._agent, j)
@@ -150,7 +142,7 @@ class PeerMonitor:
         self._introduce_if_alone()
 
     def _introduce_if_alone(self) -> None:
-        """A neighbour that does not listen may be gone, or have a description without this agent: it is told then."""
+        """A neighbour that does not listen may be gone, or have a description without this agent: introduce it then."""
         neighbours, now = self._presence.neighbours, time.monotonic()
         if all(neighbour.linked for _, neighbour in neighbours.items()):
             self._introduce_at, self._pause = now + INTRODUCE, INTRODUCE
@@ -159,9 +151,9 @@ class PeerMonitor:
             self._introduce_at = now + self._pause
             self.links.introduce(self._presence.introduction().encode())
 
-    def _meet(self, stranger: Introduction) -> None:
-        """Answer an introduction, once: the other end has to log it too, and cannot know who listens here."""
-        if self._presence.introduced(stranger):
+    def _take_introduction(self, stranger: Introduction) -> None:
+        """Answer it, once: the other end has to log it too, and cannot know who listens here."""
+        if self._presence.introduced(stranger, time.monotonic()):
             self.links.introduce(self._presence.introduction().encode())
 
     def _note_link(self, j: int, up: bool) -> None:
@@ -175,21 +167,17 @@ class PeerMonitor:
         else:
             self._presence.link_down(j, time.monotonic())
 
-    def _hear(self, j: int, hello: Hello) -> None:
+    def _take_hello(self, j: int, hello: Hello) -> None:
         self._presence.note_expired(j, self.expiries.expired(j))
         if self._presence.neighbours[j].expired:
             self.links.drop("expired")
-            return
-        if self._presence.refuses(j, hello):
-            return
-        if not self.links.up(self._agent, j):
-            return  # a last word of a link that is down
-        self._note_link(j, True)
-        reason = self._presence.heard(j, hello, time.monotonic())
-        if reason:
-            self.links.drop(reason)
-        elif self._agent in hello.waiting:
-            self._send_again(j, hello)
+        elif not self._presence.refuses(j, hello) and self.links.up(self._agent, j):  # else a last word of a dead link
+            self._note_link(j, True)
+            reason = self._presence.take_hello(j, hello, time.monotonic())
+            if reason:
+                self.links.drop(reason)
+            elif self._agent in hello.waiting:
+                self._send_again(j, hello)
 
     def _send_again(self, j: int, hello: Hello) -> None:
         """To a neighbour that waits for us in a task that is over here, or interrupted: what we sent did not arrive."""
@@ -197,7 +185,7 @@ class PeerMonitor:
         if network is None or hello.epoch != network.epoch:  # else the task under way looks after that itself
             self.links.send_again(self._agent, j, hello.epoch, hello.round)
 
-    def _tell(self) -> None:
+    def _send_news(self) -> None:
         self._presence.news = False
         for j in self._presence.neighbours.linked:
             if self._presence.gossip.news(j):
@@ -214,7 +202,7 @@ class PeerMonitor:
             return
         hello = self._presence.hello_to(j)
         self.links.greet(self._agent, j, hello.encode())
-        self._presence.gossip.told(j, hello.records)
+        self._presence.gossip.note_known(j, hello.records)
 
 
 #: Seconds for which a view must stand still before an agent declares itself ready for it.
@@ -226,30 +214,35 @@ class StoppedError(Cancelled):
 
 
 class Node:
-    """Links and membership of one agent.
+    """Links and membership of one agent, as its working thread sees them.
 
-    links: to its neighbours.  left: whether `close` has ended their session.
+    `Presence` is the knowledge: pure rules behind one lock. `PeerMonitor` runs beside the work and feeds it with what
+    neighbours send. The working thread waits here for what changes, and is interrupted, by a `Cancelled` in the network
+    that it uses, when its view is over.
+
+    left: whether `close` has ended the links' session.
     """
 
     def __init__(self, description: Description, agent: int, log: Log, threads: Threads) -> None:
         self.description, self.agent, self.log = description, agent, log
         incarnation = time.time_ns() // 1_000_000
         self._presence = Presence(description, agent, log, incarnation, time.monotonic())
-        self._heart, self._threads = PeerMonitor(self._presence), threads
+        self.monitor, self._threads = PeerMonitor(self._presence), threads
         self._stopping = self.left = False
-        self._beating = threads.start("heart", self._heart.run, wake=self._heart.close)
-        threads.start("expiries", self._heart.expiries.run, wake=self._heart.expiries.close)
+        self._monitoring = threads.start("peer monitor", self.monitor.run, wake=self.monitor.close)
+        expiries = self.monitor.expiries
+        threads.start("expiries", expiries.run, wake=expiries.close)
 
     @property
     def links(self) -> Links:
-        return self._heart.links
+        return self.monitor.links
 
     # ---- for the working thread -----------------------------------------------------------------------------
 
     def agree(self) -> View:
         """Wait until all members of a view are ready for it. Those who do not come are left out in time."""
         seen, since = 0, time.monotonic()
-        with self._acting() as presence:
+        with self._locked() as presence:
             while True:
                 self._check_stopping()
                 view, now = presence.membership.view.id, time.monotonic()
@@ -271,7 +264,7 @@ class Node:
 
         waking: neighbours that idle hear of it at once, and need not wait for the next hello.
         """
-        with self._acting() as presence:
+        with self._locked() as presence:
             self._check_running(view)
             network = ZenohNetwork(
                 self.links,
@@ -280,22 +273,22 @@ class Node:
                 members=view.members,
                 epoch=view.epoch(task),
                 timeout=self.description.timeouts.round,
-                heard_waiting=lambda j: presence.heard_waiting(j, time.monotonic()),
+                waiting_of=lambda j: presence.neighbours.waiting_of(j, time.monotonic()),
             )
             presence.networks.append(network)
         if waking:
-            self._heart.wake_others()
+            self.monitor.wake_others()
         try:
             yield network
         finally:
-            with self._acting():
+            with self._locked():
                 presence.networks.remove(network)
                 network.close()
 
     def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> None:
         """Wait until there is something to do: of one's own, or because a neighbour has begun the next task."""
         epoch = view.epoch(task)
-        with self._acting() as presence:
+        with self._locked() as presence:
             while True:
                 self._check_running(view)
                 if wanted() or presence.neighbours.begun(epoch) or self.links.arrivals.came_early(epoch):
@@ -304,46 +297,46 @@ class Node:
 
     def well_done(self, view: View) -> None:
         """Some real work was finished: whoever took part in it is not slow."""
-        with self._acting() as presence:
+        with self._locked() as presence:
             presence.neighbours.well_done(view.members)
 
     def neighbours_lost(self, view: View, neighbours: Iterable[int], why: str, *, nonsense: bool = False) -> None:
         """A view is over because neighbours missed a deadline, or somebody sent what nobody can work with."""
-        with self._acting() as presence:
+        with self._locked() as presence:
             presence.neighbours_lost(view, neighbours, why, time.monotonic(), nonsense=nonsense)
 
     def withdraw(self, withdrawn: bool) -> None:
         """Leave the fleet to the others, for as long as one cannot work; or come back to it."""
-        with self._acting() as presence:
+        with self._locked() as presence:
             presence.withdraw(withdrawn, time.monotonic())
 
     def company(self) -> dict[int, tuple[int, bool]]:
         """The other agents that have not withdrawn: the incarnation of each, and whether anybody can work with it."""
-        with self._acting() as presence:
+        with self._locked() as presence:
             return presence.company()
 
     # ---- for any thread -------------------------------------------------------------------------------------
 
     def abandon(self, why: str) -> None:
-        """End what is under way; the same members begin anew."""
-        with self._acting() as presence:
+        """End what is under way; the same members begin again."""
+        with self._locked() as presence:
             presence.abandon(why, time.monotonic())
 
     def wake(self) -> None:
         """There is something to do."""
-        self._heart.wake()
+        self.monitor.wake()
 
     def stop(self) -> None:
         """Interrupt all work; `agree` and `idle` raise StoppedError from now on."""
         self._stopping = True
-        with self._acting() as presence:  # not by the heart, whose failure may be why
+        with self._locked() as presence:  # not by the monitor, whose failure may be why
             presence.abandon("stopping", time.monotonic())
             presence.changed.notify_all()
 
     def close(self) -> None:
         """Leave: links that are dead do not keep anybody here. Safe to call twice."""
-        self._heart.close()
-        self._beating.join(timeout=5.0)
+        self.monitor.close()
+        self._monitoring.join(timeout=5.0)
         self._threads.start("leaving", self.links.close).join(timeout=2.0)
         self.left = self.links.session.is_closed()
 
@@ -359,7 +352,7 @@ class Node:
 
     @property
     def theta(self) -> list[float]:
-        """What neighbours are told of the current estimate, in logarithms; empty if there is none."""
+        """The current estimate that neighbours get, in logarithms; empty if there is none."""
         return self._presence.theta
 
     @theta.setter
@@ -371,27 +364,27 @@ class Node:
         return {self.description.names[j]: neighbour.standing for j, neighbour in self._presence.neighbours.items()}
 
     def disagreement(self) -> float | None:
-        """The largest difference to a neighbour's log theta, as last told."""
+        """The largest difference to a neighbour's last log theta."""
         return self._presence.neighbours.disagreement(self.theta)
 
     # ---- the lock -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _acting(self) -> Iterator[Presence]:
-        """The presence, locked. What is new in it afterwards is told by the heart."""
+    def _locked(self) -> Iterator[Presence]:
+        """The presence, locked. The monitor sends what is new in it afterwards."""
         with self._presence.changed:
             try:
                 yield self._presence
             finally:
-                self._tell_news()
+                self._announce()
 
     def _wait(self, seconds: float) -> None:
-        self._tell_news()
+        self._announce()
         self._presence.changed.wait(seconds)
 
-    def _tell_news(self) -> None:
+    def _announce(self) -> None:
         if self._presence.news:
-            self._heart.wake()
+            self.monitor.wake()
 
     def _check_stopping(self) -> None:
         if self._stopping:

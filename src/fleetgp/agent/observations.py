@@ -1,9 +1,4 @@
-"""An agent's own data: a file, which may grow, and rows that were told to it. Nothing that was acknowledged is lost.
-
-New rows, written by a thread of their own: a slow disk holds up neither heartbeats nor answers.
-
-Looks from time to time whether an agent's file of observations has changed.
-"""
+"""An agent's own data: a file, which may grow, and rows that it was sent. Nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -36,7 +31,7 @@ from fleetgp.network.wire import LARGEST
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
-class Taken(NamedTuple):
+class Appended(NamedTuple):
     """rows: how many a request brought.  repeated: they were there already."""
 
     rows: int
@@ -77,12 +72,12 @@ def observations_of(description: Description, name: str, folder: Path, log: Log)
 
 
 class ObservationStore:
-    """inputs, target: the columns of the file, and deviation, if there is one.  kept: the journal of told rows.
-    noise_model, group: how the noise differs, and which is this agent's.
+    """The rows of a file and of a journal. Any thread may append and read; one refreshes.
 
-    private: the rows are; what others see of where they are is rounded.
+    inputs, target, deviation: the columns of the file; there may be no deviation.  journal: of the rows that were sent.
     watched: somebody may be writing to the file; of a CSV only whole lines count.
-    Any thread may append and read; one refreshes.
+    noise_model, group: how the noise differs, and which group is this agent's.
+    private: the rows are; what others see of where they are is rounded.
     """
 
     def __init__(
@@ -90,7 +85,7 @@ class ObservationStore:
         file: Path,
         inputs: Sequence[str],
         target: str,
-        kept: Path,
+        journal: Path,
         *,
         missing: Literal["refuse", "drop"] = "refuse",
         fill: Sequence[float] | None = None,
@@ -101,13 +96,14 @@ class ObservationStore:
         private: bool = False,
     ) -> None:
         self.inputs, self.columns = tuple(inputs), (*inputs, *([deviation] if deviation else []), target)
-        self.file, self.kept, self._deviation, self._noise, self._group = file, kept, deviation, noise_model, group
+        self.file, self._deviation, self._noise, self._group = file, deviation, noise_model, group
+        self._copy = journal.with_name("watched.csv")
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
         self._table = self._read()
-        self.journal = Journal(kept, self.columns, LARGEST)
+        self.journal = Journal(journal, self.columns, LARGEST)
         self._place: tuple[tuple[object, object], dict[str, list[float]]] = ((None, None), {})
 
     @property
@@ -123,7 +119,7 @@ class ObservationStore:
 
     @property
     def place(self) -> dict[str, list[float]]:
-        """Where the rows are: the corners of their box, and their mean. Computed anew only where there are others.
+        """Where the rows are: the corners of their box, and their mean. Computed again only where there are others.
 
         Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
         """
@@ -140,7 +136,7 @@ class ObservationStore:
             self._place = parts, place
         return place
 
-    def append(self, rows: Any, request: str | None = None) -> Taken:
+    def append(self, rows: Any, request: str | None = None) -> Appended:
         """Take in rows of inputs and target; they are on disk when this returns, and nowhere if it fails.
 
         request: the name of this batch; one whose name is on disk already is not written again.
@@ -154,7 +150,7 @@ class ObservationStore:
         with self._writing:
             # What was taken once is not judged again: the file may have changed since.
             values = self._without_gaps(values, judged=not self.journal.knows(name))
-            return Taken(len(values), not self.journal.append(values, name))
+            return Appended(len(values), not self.journal.append(values, name))
 
     def _without_gaps(self, values: Array, *, judged: bool) -> Array:
         """Rows without the values that stand for a gap; one clear error for those that seem to, beside the others."""
@@ -196,18 +192,17 @@ class ObservationStore:
 
     def _read_lines(self, text: bytes) -> Array:
         """The whole lines of a file that is being written; there will be another look at it."""
-        copy = self.kept.with_name("watched.csv")
-        private_folder(copy.parent)
-        with whole(copy) as partial:
+        private_folder(self._copy.parent)
+        with whole(self._copy) as partial:
             partial.write_bytes(text)
         try:
-            return self._values(copy)
+            return self._values(self._copy)
         finally:
-            copy.unlink()
+            self._copy.unlink()
 
     def _values(self, file: Path) -> Array:
         how = Reading(settable=False)  # the description of a fleet does not have these
-        found = read_observations(
+        read = read_observations(
             file,
             inputs=self.inputs,
             target=self.columns[-1],
@@ -217,8 +212,8 @@ class ObservationStore:
             reading=how,
             of_agent=True,
         )
-        self.dropped = found.dropped
-        return self._checked(found.rows)
+        self.dropped = read.dropped
+        return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
         try:
@@ -249,15 +244,18 @@ WAITING = 8
 
 
 class Recorder:
-    """name: the agent's.  taken: called by the recorder's thread when rows have come."""
+    """Writes new rows in a thread of its own: a slow disk holds up neither heartbeats nor answers.
 
-    def __init__(self, name: str, data: ObservationStore, log: Log, taken: Callable[[], None]) -> None:
-        self._name, self._data, self._log, self._taken = name, data, log, taken
+    name: the agent's.  recorded: called by that thread when rows were written.
+    """
+
+    def __init__(self, name: str, data: ObservationStore, log: Log, recorded: Callable[[], None]) -> None:
+        self._name, self._data, self._log, self._recorded = name, data, log, recorded
         self._jobs: queue.Queue[tuple[Any, Any, Reply] | None] = queue.Queue(WAITING)
         self._closing = threading.Event()
 
     def put(self, rows: Any, request: Any, reply: Reply) -> None:
-        """Have rows written, and whoever told them answered."""
+        """Have rows written, and whoever sent them answered."""
         try:
             self._jobs.put_nowait((rows, request, reply))
         except queue.Full:
@@ -275,25 +273,25 @@ class Recorder:
         """The work of its thread, until it is closed."""
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
             rows, request, reply = job
-            told = self._record(rows, request)
+            answer = self._record(rows, request)
             try:
-                reply(told)
-            except Exception as error:  # whoever told them may be gone, and will ask again
+                reply(answer)
+            except Exception as error:  # whoever sent them may be gone, and will ask again
                 self._log.warn("nobody there to answer", error=str(error))
 
     def _record(self, rows: Any, request: Any) -> dict[str, Any]:
         try:
-            taken = self._data.append(rows, request)
+            appended = self._data.append(rows, request)
         except InputError as error:
             return {"error": str(error), "wrong": True}
-        except Exception as error:  # the disk is full, say: the agent goes on without these rows
+        except Exception as error:  # the disk is full, say: the agent continues without these rows
             kind = "" if isinstance(error, FleetGPError | OSError) else f"{type(error).__name__}: "
             self._log.error("rows refused", error=f"{kind}{error}")
             return {"error": f"{self._name} cannot keep these rows, and has kept none of them: {kind}{error}"}
-        if not taken.repeated:
-            self._log("observed", rows=taken.rows, in_all=self._data.rows)
-            self._taken()
-        return {"answer": {"rows": taken.rows, "repeated": taken.repeated, "in_all": self._data.rows}}
+        if not appended.repeated:
+            self._log("observed", rows=appended.rows, in_all=self._data.rows)
+            self._recorded()
+        return {"answer": {"rows": appended.rows, "repeated": appended.repeated, "in_all": self._data.rows}}
 
 
 #: Seconds between two looks.
@@ -303,7 +301,10 @@ WATCH = 1.0
 def watch_file(
     data: ObservationStore, activity: Activity, log: Log, changed: Callable[[], None], ending: threading.Event
 ) -> None:
-    """Until `ending` is set. A file that cannot be read is logged once; its rows from before are still used."""
+    """Look whether the data file has changed, until `ending` is set.
+
+    A file that cannot be read is logged once; its rows from before are still used.
+    """
     while not ending.wait(WATCH):
         try:
             more = data.refresh()

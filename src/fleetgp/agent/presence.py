@@ -1,11 +1,7 @@
-"""What an agent knows of its neighbours: whether they are linked, heard and fit for work. No clock, no I/O.
-
-What it does when one of them dies is in `presence.py`.
-
-One agent's part in the fleet: whom it can work with, the view it works in, and what it has to tell.
+"""One agent's part in the fleet: whom it can work with, the view it works in, what its hellos say. No clock, no I/O.
 
 Here is what an agent does when a link falls (`link_down`), when neighbours are lost in a round (`neighbours_lost`),
-and when the membership changes under its hands (`settle`).
+and when the membership changes during its work (`settle`).
 """
 
 from __future__ import annotations
@@ -34,8 +30,8 @@ STEADY_FALLS, STEADY_SECONDS = 3, 60.0
 class Neighbour:
     """One neighbour, as far as this agent can tell.
 
-    linked: it listens.  greeted: it was heard since.  refused: the digest of another description, if it holds one.
-    expired: whether its certificate has.
+    linked: it listens.  greeted: a hello has come since.  refused: the digest of another description, if it holds one.
+    expired: whether its certificate has.  hello: its last one, which came at `hello_at`.
     failures: deadlines missed and nonsense sent, in a row.
     suspended: its record when it was left out, for some reason and until some time; None if it is not.
     """
@@ -45,7 +41,7 @@ class Neighbour:
     refused: str = ""
     why_refused: str = "it holds another fleet description"
     expired: bool = False
-    heard: float = 0.0
+    hello_at: float = 0.0
     since: float = 0.0
     hello: Hello = field(default_factory=Hello)
     failures: int = 0
@@ -114,7 +110,7 @@ class Neighbourhood:
     def replayed(self, j: int, hello: Hello, now: float) -> bool:
         """Whether a hello is not newer than the last one, while these come as they should."""
         neighbour = self._neighbours[j]
-        return hello.age <= neighbour.hello.age and now - neighbour.heard < 4 * HEARTBEAT
+        return hello.age <= neighbour.hello.age and now - neighbour.hello_at < 4 * HEARTBEAT
 
     def suspend(self, j: int, record: Record | None, why: str, now: float, *, nonsense: bool = False) -> float:
         """Do without a neighbour until it says that it is ready for work; the seconds for which it must wait."""
@@ -127,15 +123,15 @@ class Neighbourhood:
 
     def readmit(self, membership: Membership, now: float) -> list[int]:
         """Let in again those whose time has passed and who have said since that they are ready."""
-        found = []
+        readmitted = []
         for j, neighbour in self._neighbours.items():
             record, before = membership.of(j), neighbour.suspended
             if before is None or record is None or now < neighbour.until:
                 continue
             if record.age > before.age and record.view:
                 neighbour.suspended = None
-                found.append(j)
-        return found
+                readmitted.append(j)
+        return readmitted
 
     def well_done(self, members: Iterable[int]) -> None:
         """Some real work was finished: whoever took part in it is not slow."""
@@ -148,11 +144,11 @@ class Neighbourhood:
 
     # ---- what neighbours said -------------------------------------------------------------------------------
 
-    def word(self, j: int, now: float) -> tuple[int, int, frozenset[int]] | None:
+    def waiting_of(self, j: int, now: float) -> Waiting | None:
         """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
         neighbour = self._neighbours[j]
         hello = neighbour.hello
-        if now - neighbour.heard >= 4 * HEARTBEAT or not hello.waiting:
+        if now - neighbour.hello_at >= 4 * HEARTBEAT or not hello.waiting:
             return None
         return hello.epoch, hello.round, hello.waiting
 
@@ -161,27 +157,28 @@ class Neighbourhood:
         return any(neighbour.hello.epoch == epoch for neighbour in self._neighbours.values())
 
     def disagreement(self, theta: Sequence[float]) -> float | None:
-        """The largest difference to a neighbour's log theta, as last told."""
-        told = [n.hello.theta for n in self._neighbours.values() if n.linked]
-        told = [other for other in told if len(other) == len(theta)]
-        if not theta or not told:
+        """The largest difference to a neighbour's last log theta."""
+        estimates = [n.hello.theta for n in self._neighbours.values() if n.linked]
+        estimates = [other for other in estimates if len(other) == len(theta)]
+        if not theta or not estimates:
             return None
-        return float(max(abs(a - b) for other in told for a, b in zip(theta, other, strict=True)))
+        return float(max(abs(a - b) for other in estimates for a, b in zip(theta, other, strict=True)))
 
 
-#: Strangers that are remembered, so that each is logged once; more are not logged.
-MOST_STRANGERS = 64
+#: Strangers that are remembered, so that each is logged once; more are not logged. Who is silent for so many seconds is
+#: forgotten.
+MOST_STRANGERS, STRANGER_SECONDS = 64, 3600.0
 
 
 class Presence:
-    """What one agent knows of the fleet, and what it works on. No thread, no clock, no links: it is told what happens.
+    """What one agent knows of the fleet, and what it works on; `PeerMonitor` and `Node` report what happens.
 
     Whoever calls it holds `changed`, on which others wait for something to change.
 
     running: the view the agent works in; None while it looks for one.
     networks: of the tasks under way; all but the last one are interrupted by the next.
     theta: the current estimate, in logarithms; empty if there is none.
-    news: whether there may be something that neighbours have not been told.
+    news: whether there may be something that neighbours do not know.
     """
 
     def __init__(self, description: Description, agent: int, log: Log, incarnation: int, now: float) -> None:
@@ -195,7 +192,7 @@ class Presence:
         self.theta: list[float] = []
         self.news = False
         self._incarnation, self._hellos = incarnation, 0
-        self._strangers: set[Introduction] = set()
+        self._strangers: dict[Introduction, float] = {}  # when each was last there
         self._began, self._worked, self._withdrawn = now, False, False
 
     @property
@@ -235,7 +232,7 @@ class Presence:
             self._give_up("the membership changes")
 
     def abandon(self, why: str, now: float) -> None:
-        """End what is under way; the same members begin anew."""
+        """End what is under way; the same members begin again."""
         self._give_up(why)
         self.settle(now)
 
@@ -267,7 +264,7 @@ class Presence:
     # ---- neighbours come and go -----------------------------------------------------------------------------
 
     def link_up(self, j: int, now: float) -> None:
-        """A neighbour listens. It takes part once it was heard."""
+        """A neighbour listens. It takes part once a hello has come."""
         self.neighbours.link(j, True, now)
         self.gossip.opened(j)
         if self.neighbours[j].suspended is not None:
@@ -333,17 +330,22 @@ class Presence:
         endpoint = description.agents[self.agent].endpoint
         return Introduction(description.names[self.agent], endpoint, description.digest)
 
-    def introduced(self, stranger: Introduction) -> bool:
+    def introduced(self, stranger: Introduction, now: float) -> bool:
         """Log an agent that holds another description, once; whether it was logged.
 
         A neighbour by this description is refused by its hello, and logged there, if both call each other by the same
         ids. An introduction does not depend on ids.
         """
         description = self.description
-        known = stranger.digest == description.digest or stranger in self._strangers
-        if known or len(self._strangers) >= MOST_STRANGERS:
+        if stranger.digest == description.digest:
             return False
-        self._strangers.add(stranger)
+        strangers = {one: last for one, last in self._strangers.items() if now - last < STRANGER_SECONDS}
+        known = stranger in strangers
+        if known or len(strangers) < MOST_STRANGERS:
+            strangers[stranger] = now
+        self._strangers = strangers
+        if known or stranger not in strangers:
+            return False
         remedy = "give all agents the same fleet.toml, and start those again whose file has changed"
         facts = {"name": stranger.name, "endpoint": stranger.endpoint, "its_digest": stranger.digest[:16]}
         if stranger.name in description.names:
@@ -353,7 +355,7 @@ class Presence:
             self.log.warn("unknown agent", **facts, why=why, remedy=f"if it is to take part, {remedy}")
         return True
 
-    def heard(self, j: int, hello: Hello, now: float) -> str:
+    def take_hello(self, j: int, hello: Hello, now: float) -> str:
         """Take in a neighbour's hello; the reason if it is dropped instead, else ""."""
         neighbour = self.neighbours[j]
         if self.neighbours.replayed(j, hello, now):
@@ -364,12 +366,12 @@ class Presence:
             if neighbour.suspended is None:
                 self._suspend([j], f"it sends nonsense: {error}", now, nonsense=True)
             return "nonsense"
-        neighbour.refused, neighbour.heard, neighbour.hello = "", now, hello
+        neighbour.refused, neighbour.hello_at, neighbour.hello = "", now, hello
         self.changed.notify_all()
         if not neighbour.greeted:
             neighbour.greeted = True
             self.log("neighbour up", neighbour=self._name(j))
-        self.gossip.told(j, hello.records)
+        self.gossip.note_known(j, hello.records)
         if self.membership.merge(hello.records):
             self._spread()
         self.gossip.compared(j, hello.summary, now)
@@ -385,26 +387,20 @@ class Presence:
         if any(agent >= agents for agent in hello.waiting):
             raise NetworkError(f"expected that it waits for agents 0 .. {agents - 1}, got {sorted(hello.waiting)}")
 
-    def heard_waiting(self, j: int, now: float) -> Waiting | None:
-        """What a neighbour has lately said of its waiting, in whatever task."""
-        return self.neighbours.word(j, now)
-
-    # ---- what to tell them ----------------------------------------------------------------------------------
-
     def hello_to(self, j: int) -> Hello:
         """The next hello to a neighbour, with the records that it lacks."""
         self._hellos += 1
         network = self.network
         return Hello(
-            self.description.digest,
-            self._incarnation,
-            self._hellos,
-            self.membership.summary,
-            self.gossip.news(j),
-            0 if network is None else network.epoch,
-            0 if network is None else network.exchanging,
-            frozenset() if network is None else network.waiting_for,
-            tuple(self.theta) if sound_log_theta(self.theta, len(self.description.parameters)) else (),
+            digest=self.description.digest,
+            started=self._incarnation,
+            number=self._hellos,
+            summary=self.membership.summary,
+            records=self.gossip.news(j),
+            epoch=0 if network is None else network.epoch,
+            round=0 if network is None else network.exchanging,
+            waiting=frozenset() if network is None else network.waiting_for,
+            theta=tuple(self.theta) if sound_log_theta(self.theta, len(self.description.parameters)) else (),
         )
 
     def _spread(self) -> None:

@@ -6,6 +6,7 @@ exact: a float is written with as many digits as it takes to read the same float
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -33,7 +34,7 @@ STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 T = TypeVar("T")
 
 
-def one_of(names: Collection[str]) -> AfterValidator:
+def one_of(names: Sequence[str]) -> AfterValidator:
     """For a field that holds one of these names."""
 
     def check(name: str) -> str:
@@ -83,27 +84,26 @@ class Strict:
 class Codec(Generic[T]):
     """Records of one kind, of at most so many bytes.
 
-        >>> from collections.abc import Collection
-    from dataclasses import dataclass
-        >>> @dataclass(frozen=True)
-        ... class Estimate(Strict):
-        ...     agent: Whole
-        ...     log_theta: LogTheta = ()
-        >>> codec = Codec(Estimate, 100)
-        >>> codec.encode(Estimate(7, (0.1,)))
-        b'{"agent":7,"log_theta":[0.1]}'
-        >>> codec.decode(b'{"agent":7,"log_theta":[0.1]}')
-        Estimate(agent=7, log_theta=(0.1,))
-        >>> codec.decode(b'{"agent":7,"log_theta":[true]}')
-        Traceback (most recent call last):
-        ValueError: log_theta.0: Input should be a valid number
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Estimate(Strict):
+    ...     agent: Whole
+    ...     log_theta: LogTheta = ()
+    >>> codec = Codec(Estimate, 100)
+    >>> codec.encode(Estimate(7, (0.1,)))
+    b'{"agent":7,"log_theta":[0.1]}'
+    >>> codec.decode(b'{"agent":7,"log_theta":[0.1]}')
+    Estimate(agent=7, log_theta=(0.1,))
+    >>> codec.decode(b'{"agent":7,"log_theta":[true]}')
+    Traceback (most recent call last):
+    ValueError: log_theta.0: Input should be a valid number
     """
 
     def __init__(self, kind: type[T], most_bytes: int) -> None:
         self._adapter, self.most_bytes = TypeAdapter(kind), most_bytes
 
     def encode(self, record: T) -> bytes:
-        return self._adapter.dump_json(record)
+        return self._adapter.dump_json(record, by_alias=True)
 
     def decode(self, data: bytes) -> T:
         """A record, or a ValueError that says what is wrong with it; nothing else can come out.
@@ -118,7 +118,7 @@ class Codec(Generic[T]):
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(map(str, first["loc"]))
             raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
-        if self._adapter.dump_python(record, mode="json") != from_json(data):
+        if self._adapter.dump_python(record, mode="json", by_alias=True) != from_json(data):
             raise ValueError("expected a record with all its fields, and each value once")
         return record
 

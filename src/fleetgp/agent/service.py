@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -33,7 +33,7 @@ MOST_ROWS = 2_000
 
 
 def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
-    """The agent's state as plain values. after: the number of the last event that the asker has heard of."""
+    """The agent's state as plain values. after: the number of the last event that the asker has seen."""
     node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
     activity, view = agent.activity, node.view
     members = [] if view is None else [names[member] for member in view.members]
@@ -62,7 +62,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         },
         "neighbours": node.neighbours(),
         "bytes": sum(node.links.sent.values()),
-        "told": node.links.told,
+        "overhead": node.links.overhead,
         "sent": {names[neighbour]: size for neighbour, size in sorted(node.links.sent.items())},
         "kinds": dict(activity.kinds),
         "dropped": dict(node.links.dropped),
@@ -92,13 +92,13 @@ def shown_rows(agent: Agent) -> dict[str, Any]:
         )
     data = agent.data.shard
     inputs, targets = data.inputs, data.values
-    kept = np.unique(np.linspace(0, len(targets) - 1, min(len(targets), MOST_ROWS)).round().astype(int))
-    return {"inputs": inputs[kept].tolist(), "targets": targets[kept].tolist(), "of": len(targets)}
+    chosen = np.unique(np.linspace(0, len(targets) - 1, min(len(targets), MOST_ROWS)).round().astype(int))
+    return {"inputs": inputs[chosen].tolist(), "targets": targets[chosen].tolist(), "of": len(targets)}
 
 
-#: Connections that are served at once; more are closed.
+#: Connections for metrics that are served at once; more are closed.
 CONNECTIONS = 8
-#: Seconds after which a connection that says nothing is closed.
+#: Seconds after which such a connection that says nothing is closed.
 PATIENCE = 2.0
 
 
@@ -130,8 +130,21 @@ class _Server(ThreadingHTTPServer):
         self._log.warn("a scrape of the metrics failed", error=f"{type(error).__name__}: {error}")
 
 
+#: Metrics that are one value of the status: their name, text, key there, and whether they only grow.
+SIMPLE = (
+    ("rounds", "Rounds of communication", "rounds", True),
+    ("questions", "Questions answered together with others", "questions", True),
+    ("views", "Memberships the agent worked in", "views", True),
+    ("frames_resent", "Frames sent again because both ends waited", "resent", True),
+    ("round", "Round of the training under way", "round", False),
+    ("observations", "Rows the agent has", "rows", False),
+    ("new_observations", "Rows that came after the last training", "new_rows", False),
+    ("disagreement", "Largest difference to a neighbour's log theta", "disagreement", False),
+)
+
+
 class Metrics:
-    """Serves /metrics until it is closed. Every scrape reads the agent's state as it is."""
+    """Serves /metrics to Prometheus until it is closed. Every scrape reads the agent's state as it is."""
 
     def __init__(self, agent: Agent, port: int) -> None:
         from prometheus_client import CollectorRegistry, MetricsHandler
@@ -149,44 +162,29 @@ class Metrics:
     def collect(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        status = status_of(self._agent)
+        status, names = status_of(self._agent), self._agent.description.names
+        for name, text, key, grows in SIMPLE:
+            if status[key] is not None:
+                family: Any = CounterMetricFamily if grows else GaugeMetricFamily
+                yield family(f"fleetgp_{name}", text, value=status[key])
+        yield GaugeMetricFamily("fleetgp_members", "Agents in the present membership", value=len(status["members"]))
 
-        def counter(name: str, text: str, value: float) -> Any:
-            return CounterMetricFamily(f"fleetgp_{name}", text, value=value)
+        def by(family: Any, name: str, text: str, label: str, values: Iterable[tuple[str, float]]) -> Any:
+            metric = family(f"fleetgp_{name}", text, labels=[label])
+            for key, value in values:
+                metric.add_metric([key], value)
+            return metric
 
-        def gauge(name: str, text: str, value: float) -> Any:
-            return GaugeMetricFamily(f"fleetgp_{name}", text, value=value)
-
-        yield counter("rounds", "Rounds of communication", status["rounds"])
-        yield counter("questions", "Questions answered together with others", status["questions"])
-        yield counter("views", "Memberships the agent worked in", status["views"])
-        yield counter("frames_resent", "Frames sent again because both ends waited", status["resent"])
-        yield gauge("round", "Round of the training under way", status["round"])
-        yield gauge("observations", "Rows the agent has", status["rows"])
-        yield gauge("new_observations", "Rows that came after the last training", status["new_rows"])
-        yield gauge("members", "Agents in the present membership", len(status["members"]))
-        if status["disagreement"] is not None:
-            yield gauge("disagreement", "Largest difference to a neighbour's log theta", status["disagreement"])
-        sent = CounterMetricFamily("fleetgp_bytes_sent", "Bytes sent", labels=["neighbour"])
-        up = GaugeMetricFamily("fleetgp_neighbour_up", "1 for a neighbour one can work with", labels=["neighbour"])
-        names = self._agent.description.names
-        for name, standing in status["neighbours"].items():
-            sent.add_metric([name], self._agent.node.links.sent[names.index(name)])
-            up.add_metric([name], float(standing == "up"))
-        yield sent
-        yield up
-        dropped = CounterMetricFamily("fleetgp_frames_dropped", "Messages refused", labels=["reason"])
-        for reason, count in status["dropped"].items():
-            dropped.add_metric([reason], count)
-        yield dropped
-        theta = GaugeMetricFamily("fleetgp_theta", "Hyperparameters, natural units", labels=["parameter"])
-        for name, value in status["theta"].items():
-            theta.add_metric([name], value)
-        yield theta
-        phase = GaugeMetricFamily("fleetgp_phase", "1 for what the agent is doing", labels=["phase"])
-        for name in PHASES:
-            phase.add_metric([name], float(name == status["phase"]))
-        yield phase
+        neighbours, sent = status["neighbours"].items(), self._agent.node.links.sent
+        bytes_sent = ((name, sent[names.index(name)]) for name, _ in neighbours)
+        up = ((name, float(standing == "up")) for name, standing in neighbours)
+        phases = ((name, float(name == status["phase"])) for name in PHASES)
+        dropped, theta = status["dropped"].items(), status["theta"].items()
+        yield by(CounterMetricFamily, "bytes_sent", "Bytes sent", "neighbour", bytes_sent)
+        yield by(GaugeMetricFamily, "neighbour_up", "1 for a neighbour one can work with", "neighbour", up)
+        yield by(CounterMetricFamily, "frames_dropped", "Messages refused", "reason", dropped)
+        yield by(GaugeMetricFamily, "theta", "Hyperparameters, natural units", "parameter", theta)
+        yield by(GaugeMetricFamily, "phase", "1 for what the agent is doing", "phase", phases)
 
     def close(self) -> None:
         """Safe to call twice."""
@@ -203,7 +201,11 @@ LONGEST_NAME = 32
 
 
 class Service:
-    """Listens for requests, and does them in a thread of its own: a long one holds up nobody but other operators."""
+    """Answers the operator over the agent's own endpoint: one JSON document in, one out.
+
+    The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator's may use it. Requests are served in
+    a thread of their own: a long one holds up nobody but other operators.
+    """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -212,28 +214,27 @@ class Service:
             "status": lambda request, reply: reply({"answer": status_of(agent, _count(request.get("after")))}),
             "rows": lambda _, reply: reply({"answer": shown_rows(agent)}),
             "ask": self._ask,
-            "observe": self._observe,
+            "observe": lambda request, reply: agent.observe(request.get("rows"), request.get("request"), reply),
             "train": self._train,
             "stop": self._stop,
         }
         self._inbox = Inbox()
         agent.threads.start("service", self._work, wake=lambda: self._inbox.put(lambda: None))
-        self._queryable = agent.node.links.session.declare_queryable(f"{self._key}/*", self._came, complete=True)
+        self._queryable = agent.node.links.session.declare_queryable(f"{self._key}/*", self._arrived, complete=True)
 
-    def _came(self, query: Any) -> None:
-        """In Zenoh's thread: take the request, and have it done elsewhere."""
+    def _arrived(self, query: Any) -> None:
+        """In Zenoh's thread: take the request, and have it served elsewhere."""
         verb = str(query.key_expr).rsplit("/", 1)[-1]
         payload = b"" if query.payload is None else bytes(query.payload)
 
-        def reply(told: dict[str, Any]) -> None:
-            query.reply(query.key_expr, json.dumps(told).encode())
+        def reply(document: dict[str, Any]) -> None:
+            query.reply(query.key_expr, json.dumps(document).encode())
             query.drop()
 
         if len(payload) > MAX_REQUEST_BYTES:
-            reply(
-                {"error": f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got {len(payload)}", "wrong": True}
-            )
-        elif not self._inbox.put(lambda: self._do(verb, payload, reply), source="request", most=MOST_REQUESTS):
+            error = f"expected a request of at most {MAX_REQUEST_BYTES} bytes, got {len(payload)}"
+            reply({"error": error, "wrong": True})
+        elif not self._inbox.put(lambda: self._serve(verb, payload, reply), source="request", most=MOST_REQUESTS):
             reply({"error": f"{self._agent.name} has too many requests waiting: try again later"})
 
     def _work(self) -> None:
@@ -245,7 +246,7 @@ class Service:
             except Exception as error:  # the asker is gone, say
                 self._agent.log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
 
-    def _do(self, verb: str, payload: bytes, reply: Reply) -> None:
+    def _serve(self, verb: str, payload: bytes, reply: Reply) -> None:
         try:
             if verb not in self._verbs:
                 raise unknown_name("request", verb, self._verbs)
@@ -259,21 +260,18 @@ class Service:
             self._verbs[verb](request, reply)
         except FleetGPError as error:
             reply({"error": str(error), "wrong": isinstance(error, InputError)})
-        except Exception as error:  # the asker is told, whatever it is
+        except Exception as error:  # the asker gets an answer, whatever it is
             reply({"error": f"{self._agent.name}: {type(error).__name__}: {error}"})
 
     def _check_fleet(self, verb: str, request: dict[str, Any]) -> None:
         """Whoever asks must mean this fleet, and for what goes by columns or methods, have the same description."""
-        agent = self._agent
-        if verb == "stop" and request.get("fleet") != agent.description.name:
-            raise InputError(
-                f"{agent.name} belongs to the fleet {agent.description.name!r}, not {request.get('fleet')!r}"
-            )
-        if verb in ("ask", "observe", "train") and request.get("digest") != agent.description.digest:
-            why = agent.description.differences(str(request.get("digest")), f"at {agent.name}").replace(
-                "it holds", "you hold", 1
-            )
-            raise InputError(f"{agent.name} compared its fleet.toml with yours: {why.replace('or is', 'or it is', 1)}")
+        agent, description = self._agent, self._agent.description
+        if verb == "stop" and request.get("fleet") != description.name:
+            raise InputError(f"{agent.name} belongs to the fleet {description.name!r}, not {request.get('fleet')!r}")
+        if verb in ("ask", "observe", "train") and request.get("digest") != description.digest:
+            why = description.differences(str(request.get("digest")), f"at {agent.name}")
+            why = why.replace("it holds", "you hold", 1).replace("or is", "or it is", 1)
+            raise InputError(f"{agent.name} compared its fleet.toml with yours: {why}")
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:
         description = self._agent.description
@@ -289,18 +287,15 @@ class Service:
         check_queries(queries, description.dimension)
         if not 0.0 < seconds <= LONGEST_WAIT:
             raise InputError(f"expected seconds above 0 and up to {LONGEST_WAIT:g}, got {seconds}")
-        question = Question(queries, method)
         asker = str(request.get("asker") or "")[:LONGEST_NAME]
+        question = Question(queries, method)
         self._agent.ask(PendingQuestion(question, seconds, time.monotonic() + seconds, reply, asker=asker))
-
-    def _observe(self, request: dict[str, Any], reply: Reply) -> None:
-        self._agent.observe(request.get("rows"), request.get("request"), reply)
 
     def _train(self, request: dict[str, Any], reply: Reply) -> None:
         method = request.get("method")
-        if method is not None and method not in TRAINERS:
-            raise unknown_name("training method", method, TRAINERS)
         if method is not None:
+            if method not in TRAINERS:
+                raise unknown_name("training method", method, TRAINERS)
             self._agent.description.refuse_private(training_method(method))
         reply({"answer": {"training": self._agent.train(TrainRequest(bool(request.get("cold")), method))}})
 
@@ -310,7 +305,7 @@ class Service:
 
 
 def _count(given: Any) -> int:
-    """The number of the last event that the asker has heard of; 0 for one that says none."""
+    """The number of the last event that the asker has seen; 0 for one that says none."""
     return given if isinstance(given, int) else 0
 
 

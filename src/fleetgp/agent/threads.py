@@ -1,22 +1,20 @@
-"""The threads of an agent: one place starts them, names them, waits for their end, and tells when one of them fails.
+"""The threads of an agent: one place starts them, names them, waits for their end, and reports when one of them fails.
 
 | thread | started in | does |
 | --- | --- | --- |
-| main | `process` | the view loop: agrees, trains, answers |
-| heart | `node` | hears links and neighbours, sends hellos |
+| main | `service` | the view loop: agrees, trains, answers |
+| peer monitor | `node` | serves links and hellos |
 | expiries | `node` | reads when the certificates of neighbours expire |
 | leaving | `node` | closes the links, which may take long |
 | recorder | `agent` | writes new rows to disk |
 | deadlines | `agent` | ends questions whose time is up |
 | watch | `agent` | looks whether the data file has changed |
 | service | `service` | answers the operator |
-| metrics | `metrics` | answers Prometheus |
-| certificates | `process` | warns before a certificate expires, and ends the agent then |
+| metrics | `service` | answers Prometheus |
+| certificates | `service` | warns before a certificate expires, and ends the agent then |
 
 Not from here: the door before a TLS port (`network/zenoh/door.py`), Zenoh's own, and the one that a signal starts to
-stop the agent (`process`), which must not wait for its owner.
-
-What a thread has to do, in order. A source may have only so many actions waiting, so that nobody can flood it.
+stop the agent (`service`), which must not wait for its owner.
 """
 
 from __future__ import annotations

@@ -28,25 +28,26 @@ class Lines:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text.splitlines()
-        self._lines: dict[TomlPath, int] = {}
+        self._text, self._lines = text, text.split("\n")
+        self._begins: dict[TomlPath, int] = {}
         self._ends: dict[TomlPath, int] = {}
         counts: dict[TomlPath, int] = {}
         table: TomlPath = ()
-        number = 0
-        while number < len(self._text):
-            line = self._text[number]
+        number = place = 0  # of a line, and where it begins
+        while number < len(self._lines):
+            line = self._lines[number]
             header, key = _HEADER.match(line), _KEY.match(line)
             end = number
-            if key is None and header is not None:
-                table = self._table(_names(header.group(2)), header.group(1) == "[[", counts)
-                self._lines.setdefault(table, number)
-            elif key is not None:
-                end = self._statement_end(number, key.end())
+            if key is not None:
+                end = number + self._lines_of_value(place + key.end())
                 path = (*table, *_names(key.group(1)))
                 for length in range(1, len(path) + 1):
-                    self._lines.setdefault(path[:length], number)
+                    self._begins.setdefault(path[:length], number)
                 self._ends[path] = end
+            elif header is not None:
+                table = self._table(_names(header.group(2)), header.group(1) == "[[", counts)
+                self._begins.setdefault(table, number)
+            place += sum(len(line) + 1 for line in self._lines[number : end + 1])
             number = end + 1
 
     def of(self, path: TomlPath, value: object = None) -> int:
@@ -55,13 +56,12 @@ class Lines:
         value: within a statement of several lines, where this string stands.
         """
         for length in range(len(path), 0, -1):
-            found = path[:length]
-            if found in self._lines:
-                first = self._lines[found]
+            if path[:length] in self._begins:
+                first, last = self._begins[path[:length]], self._ends.get(path[:length], -1)
                 quoted = (f'"{value}"', f"'{value}'") if isinstance(value, str) else ()
-                for line in range(first, self._ends.get(found, first) + 1):
-                    if any(text in self._text[line] for text in quoted):
-                        return line + 1
+                for number in range(first, last + 1):
+                    if any(text in self._lines[number] for text in quoted):
+                        return number + 1
                 return first + 1
         return 1
 
@@ -76,32 +76,16 @@ class Lines:
                 path = (*path, counts[path])
         return path
 
-    def _statement_end(self, number: int, column: int) -> int:
-        """The line on which the value that begins here ends."""
-        depth, quote = 0, ""
-        while True:
-            line = self._text[number]
-            while column < len(line):
-                if quote:
-                    if line[column] == "\\" and quote[0] == '"':
-                        column += 2
-                        continue
-                    if line.startswith(quote, column):
-                        column += len(quote)
-                        quote = ""
-                        continue
-                elif line[column] == "#":
-                    break
-                elif line[column] in "\"'":
-                    quote = line[column] * (3 if line.startswith(line[column] * 3, column) else 1)
-                    column += len(quote)
-                    continue
-                else:
-                    depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(line[column], 0)
-                column += 1
-            if (depth <= 0 and len(quote) != 3) or number + 1 >= len(self._text):
-                return number
-            number, column = number + 1, 0
+    def _lines_of_value(self, place: int) -> int:
+        """How many lines the value that begins at a place of the text goes on for."""
+        depth = lines = 0
+        for match in _TOKEN.finditer(self._text, place):
+            token = match.group()
+            if token == "\n" and depth <= 0:
+                return lines
+            depth += (token in "[{") - (token in "]}")
+            lines += token.count("\n")
+        return lines
 
 
 def keys_in(text: str) -> int:
@@ -110,7 +94,7 @@ def keys_in(text: str) -> int:
     >>> keys_in("a = 1\\n[b]\\nc.d = 'e = f' # g = h")
     3
     """
-    return sum(found.group() in "=[" for found in _TOKEN.finditer(text))
+    return sum(token.group() in "=[" for token in _TOKEN.finditer(text))
 
 
 def too_deep(text: str) -> int:
@@ -122,8 +106,8 @@ def too_deep(text: str) -> int:
     0
     """
     line, depth, dots = 1, 0, 0
-    for found in _TOKEN.finditer(text):
-        token = found.group()
+    for match in _TOKEN.finditer(text):
+        token = match.group()
         if token == ".":
             dots += 1
         elif token[0] not in "\"'#":

@@ -52,12 +52,12 @@ class ViewLoop:
             except Cancelled as over:
                 if not self.stopping.is_set():
                     self.log("view over", why=str(over))
-            except Exception as error:  # whatever it is, the others go on and this agent says why it does not
+            except Exception as error:  # whatever it is, the others continue, and this agent says why it does not
                 self._fail(error)
 
     def _live_in(self, view: View) -> None:
         """Work until the view is over, or until something in it is wrong."""
-        self._say_view(view)
+        self._log_view(view)
         try:
             self._work(Tasks(self.node, view, self.activity))
         except NeighbourLostError as lost:
@@ -85,7 +85,7 @@ class ViewLoop:
             request = agenda.training(with_members=rules.retrain_on_membership_change, after=rules.again_after)
             if request is not None:
                 self._train(tasks, agenda, request)
-                continue  # all tell each other what came of it, before anybody asks
+                continue  # all learn what came of it, before anybody asks
             self.answers.sync_totals(tasks, agenda)
             if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
@@ -172,7 +172,7 @@ class ViewLoop:
     # ---- when something is wrong ------------------------------------------------------------------------------
 
     def _left_out(self, view: View, nonsense: NonsenseError) -> None:
-        """A member sent what nobody can work with: its neighbours leave it out, and all others go on without it."""
+        """A member sent what nobody can work with: its neighbours leave it out, and all others continue without it."""
         culprit = view.members[nonsense.sender]
         if culprit == self.id:
             self._fail(nonsense)
@@ -220,12 +220,12 @@ class ViewLoop:
         """A message of an algorithm, which knows agents by their position in the view, with their names."""
         return with_names(message, [self.description.names[member] for member in self._members])
 
-    def _say_view(self, view: View) -> None:
+    def _log_view(self, view: View) -> None:
         self.activity.views += 1
         self._members = view.members
         missing = sorted(set(range(len(self.description.names))) - set(view.members))
-        said = self.log.warn if missing else self.log
-        said("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")
+        log = self.log.warn if missing else self.log
+        log("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")
 
     def _named(self, members: Iterable[int]) -> list[str]:
         return [self.description.names[member] for member in members]

@@ -86,6 +86,19 @@ class Family:
         ]
 
 
+@dataclass(frozen=True)
+class Default:
+    """Marks an option that has the default of a parameter of a Python function. name: the parameter's, if another."""
+
+    function: Callable[..., Any]
+    name: str = ""
+
+
+def option(text: str, *flags: str, **settings: Any) -> Any:
+    """An option with its help. flags: how it is typed, if not like its parameter.  settings: of `typer.Option`."""
+    return typer.Option(*flags, help=text, **settings)
+
+
 #: Builds one parameter of a command from the values that Typer has read.
 Build = Callable[[dict[str, Any]], Any]
 
@@ -132,6 +145,9 @@ def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Paramet
         builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
         build_group: Any = hint
         return lambda given: build_group(**{one: build(given) for one, build in builds.items()})
+    like = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Default)), None)
+    if like is not None:
+        default = inspect.signature(like.function).parameters[like.name or name].default
     parameters.append(_parameter(name, default, hint))
     return lambda given: given[name]
 

@@ -13,11 +13,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from fleetgp.advice import verify as verified
+import fleetgp as fg
+from fleetgp.advice import verify as verify_fleet
 from fleetgp.advice.verification import told as shown
 from fleetgp.cli import options
 from fleetgp.cli.answers import agent_number, known_model
-from fleetgp.cli.arguments import Family
+from fleetgp.cli.arguments import Default, Family, option
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
 from fleetgp.cli.output import bold, emit, plain_table, warn
@@ -28,14 +29,14 @@ from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io import read_observations
+from fleetgp.io.fields import is_celsius
 from fleetgp.io.formats import FIELDS, Reading
-from fleetgp.io.sst import is_celsius
-from fleetgp.io.tables import Observations
-from fleetgp.metrics import LEVEL, Scores
+from fleetgp.io.tables import ObservationTable
+from fleetgp.metrics import Scores
 from fleetgp.options import PredictionOptions
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
-from fleetgp.storage.tensors import DESCRIPTION
+from fleetgp.storage.sections import DESCRIPTION
 from fleetgp.version import __version__
 
 #: Columns of the table, and how their numbers are written.
@@ -55,16 +56,13 @@ VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
 class Hiding:
     """How rows of the model are hidden."""
 
-    folds: Annotated[
-        int | None, typer.Option(help="How often to hide a part of the model's own rows. (default: 5)", min=2)
-    ] = None
+    folds: Annotated[int | None, option("How often to hide a part of the model's own rows. (default: 5)", min=2)] = None
     split: Annotated[
-        str | None,
-        typer.Option(help="What is hidden together: random (rows), agent, or block (gaps that nobody observes)."),
+        str | None, option("What is hidden together: random (rows), agent, or block (gaps that nobody observes).")
     ] = None
-    train: Annotated[
-        bool, typer.Option("--train", help="Train again for every fold. (default: the model's hyperparameters)")
-    ] = False
+    train: Annotated[bool, option("Train again for every fold. (default: the model's hyperparameters)", "--train")] = (
+        False
+    )
 
     @property
     def given(self) -> bool:
@@ -76,13 +74,11 @@ class TruthReading:
     """How a table of observations is read."""
 
     reading: FILE_READING = field(default_factory=dict)
-    agent_column: Annotated[
-        str | None, typer.Option(help="The column that names the agent of each row of the table.")
-    ] = None
+    agent_column: Annotated[str | None, option("The column that names the agent of each row of the table.")] = None
     deviation: DEVIATION = None
     rows: ROWS = field(default_factory=dict)
 
-    def observations(self, path: Path, model: Model) -> Observations:
+    def observations(self, path: Path, model: Model) -> ObservationTable:
         """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
         units = model.fleet.units
         celsius = path.suffix.lower() in FIELDS and is_celsius(units.get(model.target, ""))
@@ -109,8 +105,8 @@ def score(
         typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
     ] = None,
     hiding: Hiding,
-    level: Annotated[float, typer.Option(help="Of the intervals whose coverage is reported.")] = LEVEL,
-    each_agent: Annotated[bool, typer.Option("--each-agent", help="Also the scores of each agent.")] = False,
+    level: Annotated[float, Default(fg.Fleet.score), option("Of the intervals whose coverage is reported.")],
+    each_agent: Annotated[bool, option("Also the scores of each agent.", "--each-agent")] = False,
     reading: TruthReading,
     asking: options.Asking,
     output: options.Output,
@@ -172,7 +168,7 @@ def _score_against_table(
     return {"truth": str(truth), "method": method, "dropped": rows.dropped, "own_rows": own}, title, scores
 
 
-def _own_rows(model: Model, rows: Observations) -> int:
+def _own_rows(model: Model, rows: ObservationTable) -> int:
     """The number of rows that the model has, too, to the last bit; 0 where it keeps moments instead of rows."""
     if not model.fleet.data.in_memory:
         return 0
@@ -231,7 +227,7 @@ def _coverage_line(scores: Scores) -> str:
     return f"{share} of the observations lie in their {level} intervals, {verdict}{advice}."
 
 
-def _by_agent(model: Model, rows: Observations) -> list[tuple[Any, ...]]:
+def _by_agent(model: Model, rows: ObservationTable) -> list[tuple[Any, ...]]:
     """The rows of each agent of the model."""
     whose = np.array([agent_number(model, label, "agent (--agent-column)") for label in rows.labels or ()])
     columns = [rows.inputs, rows.observations, *([] if rows.deviations is None else [rows.deviations])]
@@ -243,14 +239,17 @@ def calibrate(
     model: options.MODEL,
     method: options.METHOD = None,
     holdout: Annotated[
-        str, typer.Option(help="What agents hide: rows (among the data), blocks (gaps that nobody observes) or both.")
-    ] = "both",
-    level: Annotated[float, typer.Option(help="The coverage that intervals should have.")] = 0.95,
+        str,
+        Default(fg.Fleet.calibrate),
+        option("What agents hide: rows (among the data), blocks (gaps that nobody observes) or both."),
+    ],
+    level: Annotated[float, Default(fg.Fleet.calibrate), option("The coverage that intervals should have.")],
     cells: Annotated[
-        int | None,
-        typer.Option(help="Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)"),
+        int | None, option("Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)")
     ] = None,
-    max_rows: Annotated[int, typer.Option(help="Rows that an agent holds out at most, of each kind.")] = 300,
+    max_rows: Annotated[
+        int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
+    ],
     given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours"))],
     as_json: options.Json = False,
 ) -> None:
@@ -276,12 +275,10 @@ def verify(
     model: options.MODEL,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"
-        ),
+        option("Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"),
     ] = None,
-    hold: Annotated[float, typer.Option(help="The share of rows to hide, for the coverage of intervals.")] = 0.1,
-    seed: options.SEED = 0,
+    hold: Annotated[float, Default(verify_fleet), option("The share of rows to hide, for the coverage of intervals.")],
+    seed: Annotated[int, Default(verify_fleet), option(options.SEED)],
     as_json: options.Json = False,
 ) -> None:
     """Check a model on its own data: agents agree, methods equal their central twins, intervals cover enough.
@@ -293,7 +290,7 @@ def verify(
     [cyan]fleetgp verify model/ --method dec-rbcm dec-nearest[/cyan]
     """
     known = known_model(model, Cluster())
-    result = verified(known.fleet, hold=hold, seed=seed, methods=method)
+    result = verify_fleet(known.fleet, hold=hold, seed=seed, methods=method)
     table = plain_table("", "check", "verdict", "measured", "at most", left=2)
     for check in result.checks:
         colour = VERDICT_COLOURS[check.verdict]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from fleetgp.cli.arguments import option
 from fleetgp.cli.options import CLUSTER, NO_OPEN, PORT, Json, Quiet
 from fleetgp.cli.output import bold, console, emit, plain_table
 from fleetgp.cli.running import check_page, show
@@ -26,14 +27,15 @@ from fleetgp.progress import listening
 
 if TYPE_CHECKING:
     from reproduction.cells import Place
+    from reproduction.report import Report
 
 
 def demo(
-    points: Annotated[int, typer.Option(help="Observations of the whole fleet.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Which field is drawn.")] = 1,
-    grid: Annotated[int, typer.Option(help="The map's points along each axis.")] = 80,
-    out: Annotated[Path, typer.Option(help="Where the pictures go.")] = Path("demo-output"),
-    page: Annotated[bool, typer.Option("--page", help="Watch such a fleet in the browser instead.")] = False,
+    points: Annotated[int, option("Observations of the whole fleet.")] = 2000,
+    seed: Annotated[int, option("Which field is drawn.")] = 1,
+    grid: Annotated[int, option("The map's points along each axis.")] = 80,
+    out: Annotated[Path, option("Where the pictures go.")] = Path("demo-output"),
+    page: Annotated[bool, option("Watch such a fleet in the browser instead.", "--page")] = False,
     port: PORT = None,
     no_open: NO_OPEN = False,
     as_json: Json = False,
@@ -61,11 +63,11 @@ def demo(
 
 
 def download(
-    box: Annotated[list[float], typer.Option(help="West, south, east, north, in degrees.")],
-    date: Annotated[str, typer.Option(help="The day: YYYY-MM-DD, from 2002-06-01 on.")],
-    stride: Annotated[int, typer.Option(help="Every nth point of the 0.01 degree grid.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Copy the file here; it stays in the cache too.")] = None,
-    server: Annotated[str, typer.Option(help="An ERDDAP server that has jplMURSST41.")] = SERVER,
+    box: Annotated[list[float], option("West, south, east, north, in degrees.")],
+    date: Annotated[str, option("The day: YYYY-MM-DD, from 2002-06-01 on.")],
+    stride: Annotated[int, option("Every nth point of the 0.01 degree grid.")] = 1,
+    out: Annotated[Path | None, option("Copy the file here; it stays in the cache too.")] = None,
+    server: Annotated[str, option("An ERDDAP server that has jplMURSST41.")] = SERVER,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,13 +94,7 @@ def download(
     rows, columns = field.celsius.shape
     known = int((field.celsius == field.celsius).sum())
     emit(
-        {
-            "file": str(path),
-            "product": field.product,
-            "date": field.date,
-            "shape": [rows, columns],
-            "known": known,
-        },
+        {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known},
         f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
         f"The file is {bold(path)}.",
         as_json=as_json,
@@ -107,17 +103,14 @@ def download(
 
 def reproduce(
     experiment: Annotated[str, typer.Argument(help="training, prediction or communication.")],
-    quick: Annotated[bool, typer.Option("--quick", help="A small version: N = 2,000, two replications.")] = False,
+    quick: Annotated[bool, option("A small version: N = 2,000, two replications.", "--quick")] = False,
     sst: Annotated[
-        Path | None,
-        typer.Option(help="prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field."),
+        Path | None, option("prediction: a NetCDF field of 73.0-69.4 W, 36.4-40.0 N. Without it a synthetic field.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder. (default: reproduction-output/EXPERIMENT[-quick])")
-    ] = None,
+    out: Annotated[Path | None, option("The folder. (default: reproduction-output/EXPERIMENT[-quick])")] = None,
     cluster: CLUSTER = None,
     workers: Annotated[
-        int | None, typer.Option(help="How many processes, here or on the cluster. (default: one per core)", min=1)
+        int | None, option("How many processes, here or on the cluster. (default: one per core)", min=1)
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -135,16 +128,16 @@ def reproduce(
 
     [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
-    experiments = _experiments()
-    if experiment not in experiments.EXPERIMENTS:
-        raise unknown_name("experiment", experiment, experiments.EXPERIMENTS)
+    names, run = _experiments()
+    if experiment not in names:
+        raise unknown_name("experiment", experiment, names)
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
     folder = out or Path("reproduction-output") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
     field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
     with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
-        report = experiments.reproduce(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
+        report = run(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
     table = plain_table("", "the paper says", "", "we see", left=3)
     for finding in report.facts["findings"]:
         colour = {"agrees": "green", "differs": "red", "in part": "yellow"}[finding["verdict"]]
@@ -159,20 +152,20 @@ def reproduce(
     )
 
 
-def _experiments() -> ModuleType:
-    """From the package `reproduction`, which lies beside src/ in a clone of the repository, and in no wheel."""
+def _experiments() -> tuple[tuple[str, ...], Callable[..., Report]]:
+    """Their names and how to run one: from the package beside src/ in a clone of the repository, and in no wheel."""
     root = Path(__file__).resolve().parents[3]
-    if (root / "reproduction" / "experiments.py").exists() and str(root) not in sys.path:
+    if (root / "reproduction" / "__init__.py").exists() and str(root) not in sys.path:
         sys.path.append(str(root))
     try:
-        from reproduction import experiments
+        from reproduction import EXPERIMENTS, reproduce
     except ImportError as error:
         if error.name is None or not error.name.startswith("reproduction"):
             raise
         raise InputError(
             "the paper's experiments are not in the wheel: clone the repository, and run `python -m reproduction` there"
         ) from error
-    return experiments
+    return EXPERIMENTS, reproduce
 
 
 def _place(cluster: str | None, workers: int | None) -> Place:

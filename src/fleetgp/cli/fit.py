@@ -15,7 +15,7 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.arguments import Family
+from fleetgp.cli.arguments import Default, Family, option
 from fleetgp.cli.info import Report, fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import emit
@@ -63,11 +63,10 @@ class Streaming:
     """How files are read that may be larger than memory."""
 
     sample: Annotated[
-        int | None,
-        typer.Option(help="Files: the rows of each agent, drawn at random, for methods that need rows.", min=1),
+        int | None, option("Files: the rows of each agent, drawn at random, for methods that need rows.", min=1)
     ] = None
     memory: Annotated[
-        float | None, typer.Option(help=f"Files: bytes of observations that may be loaded. (default: {MEMORY:.0e})")
+        float | None, option(f"Files: bytes of observations that may be loaded. (default: {MEMORY:.0e})")
     ] = None
 
     def chunked(self, files: Sequence[Path], n_agents: int | None) -> bool:
@@ -119,13 +118,12 @@ def reading_beside(out: Path) -> Path:
 class Split:
     """Which agent has which rows: a column names it, or the rows are split over a number of agents."""
 
-    agent_column: Annotated[str | None, typer.Option(help="The column that names the agent of each row.")] = None
+    agent_column: Annotated[str | None, option("The column that names the agent of each row.")] = None
     n_agents: Annotated[
-        int | None,
-        typer.Option(help="Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)"),
+        int | None, option("Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)")
     ] = None
-    partition: Annotated[str | None, typer.Option(help=f"How to split: {', '.join(BY)}. (default: stripes)")] = None
-    axis: Annotated[str | None, typer.Option(help="The input along which stripes follow. (default: the first)")] = None
+    partition: Annotated[str | None, option(f"How to split: {', '.join(BY)}. (default: stripes)")] = None
+    axis: Annotated[str | None, option("The input along which stripes follow. (default: the first)")] = None
 
     def check(self, inputs: list[str]) -> None:
         if self.agent_column is not None and self.n_agents is not None:
@@ -162,39 +160,34 @@ def fit(
             readable=False,
         ),
     ],
-    inputs: Annotated[list[str], typer.Option(help="The columns of the inputs, for example: --inputs lon lat")],
+    inputs: Annotated[list[str], option("The columns of the inputs, for example: --inputs lon lat")],
     target: Annotated[
         list[str],
-        typer.Option(
-            "--target",
-            help="The column of the observations; of several, which share length-scales, each gets a model of its own.",
-        ),
+        option("The column of the observations. Of several, which share length-scales, each gets a model of its own."),
     ],
-    out: Annotated[Path, typer.Option(help="The folder for the model.")],
+    out: Annotated[Path, option("The folder for the model.")],
     split: Split,
     graph: Annotated[
-        str, typer.Option(help=f"{', '.join(graph_names())}, or a file with two agents' names per line.")
-    ] = "path",
-    training: Annotated[str, typer.Option(help="The training method; see `fleetgp methods`.")] = "dec-fact-gp",
+        str, Default(fg.Fleet), option(f"{', '.join(graph_names())}, or a file with two agents' names per line.")
+    ],
+    training: Annotated[str, Default(fg.Fleet.train, "method"), option("The training method; see `fleetgp methods`.")],
     preset: Annotated[
-        str | None,
-        typer.Option(help="paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given."),
+        str | None, option("paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given.")
     ] = None,
     model: Annotated[dict[str, Any], Family(ModelOptions)],
     deviation: options.DEVIATION = None,
     reading: Annotated[dict[str, Any], Family(Reading)],
     rows: options.ROWS,
     streaming: Streaming,
-    start: Annotated[Path | None, typer.Option("--from", help="Start at the hyperparameters of this model.")] = None,
+    start: Annotated[Path | None, option("Start at the hyperparameters of this model.", "--from")] = None,
     calibrate: Annotated[
-        str | None,
-        typer.Option(help="Calibrate predictions by the default method, holding out both, rows or blocks."),
+        str | None, option("Calibrate predictions by the default method, holding out both, rows or blocks.")
     ] = None,
     constraints: options.Constraints,
     how: Annotated[dict[str, Any], Family(TrainerOptions)],
     where: Cluster,
-    seed: options.SEED = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a model of that name.")] = False,
+    seed: Annotated[int, Default(fg.Fleet), option(options.SEED)],
+    overwrite: Annotated[bool, option("Replace a model of that name.", "--overwrite")] = False,
     output: options.Output,
 ) -> None:
     """Train a fleet on a file and write the model to a folder.

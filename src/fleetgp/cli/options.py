@@ -9,45 +9,42 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fleetgp.cli.arguments import OPTIONAL, Family
+from fleetgp.cli.arguments import OPTIONAL, Family, option
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading
 from fleetgp.options import PredictionOptions, RowOptions
-from fleetgp.prediction.methods import refuse_foreign
+from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.training.constraints import ParameterConstraints, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
 JOINT = ("eta", "engine", "n_neighbours")
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+Json = Annotated[bool, option("Print the result as one JSON document.", "--json")]
+Quiet = Annotated[bool, option("No progress bars.", "--quiet")]
 
 #: How a CSV file is read, and any file of points; a command makes a `Reading` of it.
 TABLE_READING = Annotated[dict[str, Any], Family(Reading, ("sep", "decimal", "encoding"))]
 FILE_READING = Annotated[dict[str, Any], Family(Reading, ("date", "box", "stride", "sep", "decimal", "encoding", "at"))]
 #: Which rows of a file of observations count.
 ROWS = Annotated[dict[str, Any], Family(RowOptions)]
-SEED = Annotated[int, typer.Option(help="Draws samples, partitions and geometric graphs.")]
-DEVIATION = Annotated[
-    str | None, typer.Option(help="The column of known standard deviations of the target's noise, one per row.")
-]
+SEED = "Draws samples, partitions and geometric graphs."
+DEVIATION = Annotated[str | None, option("The column of known standard deviations of the target's noise, one per row.")]
 
 # ---- a model -------------------------------------------------------------------------------------------------------
 
 MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote.", readable=False)]
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
-ANSWER_OUT = Annotated[Path, typer.Option(help="The answer: .csv, .parquet or .npz.")]
+ANSWER_OUT = Annotated[Path, option("The answer: .csv, .parquet or .npz.")]
 LEVEL = Annotated[
-    float | None,
-    typer.Option(help="Also the ends low and high of the intervals that hold so much, 0.95 say, of observations."),
+    float | None, option("Also the ends low and high of the intervals that hold so much, 0.95 say, of observations.")
 ]
 METHOD = Annotated[
     str | None,
-    typer.Option(
-        help="How the agents combine their answers; see `fleetgp methods`. "
+    option(
+        "How the agents combine their answers; see `fleetgp methods`. "
         "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
     ),
 ]
@@ -55,9 +52,9 @@ METHOD = Annotated[
 # ---- a running fleet -----------------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
-AGENT = Annotated[str, typer.Option("--agent", help="The agent to ask, by name.")]
-PORT = Annotated[int | None, typer.Option(help="The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
-NO_OPEN = Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")]
+AGENT = Annotated[str, option("The agent to ask, by name.", "--agent")]
+PORT = Annotated[int | None, option("The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
+NO_OPEN = Annotated[bool, option("Do not open a browser.", "--no-open")]
 #: The longest that a command waits: a day.
 LONGEST = 86_400.0
 
@@ -72,8 +69,7 @@ CLUSTER = Annotated[
     ),
 ]
 WORKERS = Annotated[
-    int | None,
-    typer.Option(help="With --cluster: how many processes share the agents. (default: one per core)", min=1),
+    int | None, option("With --cluster: how many processes share the agents. (default: one per core)", min=1)
 ]
 
 
@@ -82,14 +78,13 @@ class Constraints:
     """Constraints on hyperparameters as typed, by their names, or by length, signal and noise."""
 
     bound: Annotated[
-        list[str] | None,
-        typer.Option(help="The lowest and the highest value of a hyperparameter: l_lon=0.1:5, noise=:1."),
+        list[str] | None, option("The lowest and the highest value of a hyperparameter: l_lon=0.1:5, noise=:1.")
     ] = None
     prior: Annotated[
         list[str] | None,
-        typer.Option(help="A log-normal prior: its median, and a factor that is one standard deviation: noise=0.1:2."),
+        option("A log-normal prior: its median, and a factor that is one standard deviation: noise=0.1:2."),
     ] = None
-    fix: Annotated[list[str] | None, typer.Option(help="A fixed value: noise=0.1.")] = None
+    fix: Annotated[list[str] | None, option("A fixed value: noise=0.1.")] = None
 
     def known(self, names: Sequence[str]) -> dict[str, Any]:
         """What `Fleet.train` takes, checked; an error points at the character that is wrong.
@@ -194,9 +189,7 @@ class Asking:
     """How a model is asked."""
 
     method: METHOD = None
-    agent: Annotated[str | None, typer.Option(help="Whose answer to write: an agent's name. (default: the first)")] = (
-        None
-    )
+    agent: Annotated[str | None, option("Whose answer to write: an agent's name. (default: the first)")] = None
     given: Annotated[dict[str, Any], Family(PredictionOptions)] = field(default_factory=dict)
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
-import typer
 from rich.markup import escape
 
 import fleetgp as fg
 from fleetgp.advice import Advice, recommend
 from fleetgp.advice.facts import Facts
-from fleetgp.advice.recommend import Task
+from fleetgp.advice.recommend import Accuracy, Task
+from fleetgp.cli.arguments import Default, option
 from fleetgp.cli.options import FILE, Json
 from fleetgp.cli.output import emit, plain_table, warn
 from fleetgp.cli.running import description_of
@@ -19,6 +19,8 @@ from fleetgp.errors import InputError, listed
 from fleetgp.io.tables import read_observations
 from fleetgp.prediction import prediction_method
 from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.registry import load_plugins
+from fleetgp.training import training_method
 from fleetgp.training.methods import TrainingMethod
 
 if TYPE_CHECKING:
@@ -29,19 +31,15 @@ def plan(
     *,
     file: FILE,
     link: Annotated[
-        str | None,
-        typer.Option(help='What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".'),
+        str | None, option('What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".')
     ] = None,
-    queries: Annotated[int, typer.Option(help="How many points a question has.", min=1)] = 100,
+    queries: Annotated[int, Default(recommend), option("How many points a question has.", min=1)],
     private: Annotated[
-        str | None,
-        typer.Option(help="What must stay private: rows, sums (rows and moments) or likelihoods (these, too)."),
+        str | None, option("What must stay private: rows, sums (rows and moments) or likelihoods (these, too).")
     ] = None,
-    accuracy: Annotated[str, typer.Option(help="cheap, balanced or best.")] = "balanced",
-    agent: Annotated[
-        str | None, typer.Option("--agent", help="The only agent that needs answers. (default: all do)")
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows of an agent whose file cannot be read here.", min=1)] = None,
+    accuracy: Annotated[str, Default(recommend), option(", ".join(get_args(Accuracy)))],
+    agent: Annotated[str | None, option("The only agent that needs answers. (default: all do)")] = None,
+    rows: Annotated[int | None, option("Rows of an agent whose file cannot be read here.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Show what training and answers of a fleet would send, how long it takes on such links, and which methods to use.
@@ -129,7 +127,9 @@ def methods(as_json: Json = False) -> None:
 
     [cyan]fleetgp methods --json[/cyan]
     """
-    training = [_method_row(row, (row.sends, row.use)) for row in fg.TRAINING_METHODS.values()]
+    load_plugins()
+    trainers = [training_method(name) for name in fg.TRAINING_METHODS]
+    training = [_method_row(row, (row.sends, row.use)) for row in trainers]
     predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
     prediction = [_method_row(row, row.notes) for row in predictors]
     tables = []

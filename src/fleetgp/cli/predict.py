@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 
+import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
 from fleetgp.cli.answers import (
@@ -25,14 +25,14 @@ from fleetgp.cli.answers import (
     warn_of_outside,
     write_answer,
 )
+from fleetgp.cli.arguments import Default, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
-from fleetgp.io.fields import read_mask
+from fleetgp.io.fields import read_mask, xarray
 from fleetgp.io.formats import Reading
-from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
 from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.storage.model import Model
@@ -51,7 +51,7 @@ def predict(
     output: options.Output,
     level: options.LEVEL = None,
     gradient: Annotated[
-        bool, typer.Option("--gradient", help="Also the gradient of the mean with respect to the inputs.")
+        bool, option("Also the gradient of the mean with respect to the inputs.", "--gradient")
     ] = False,
 ) -> None:
     """Predict at the points of a file, by any of the methods.
@@ -98,29 +98,24 @@ def _gradients(model: Model, queries: Array, asking: options.Asking) -> dict[str
 def map_(
     *,
     model: options.MODEL,
-    out: Annotated[
-        Path, typer.Option(help="The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")
-    ],
-    grid: Annotated[str, typer.Option(help="Points along the two inputs.")] = "200x200",
+    out: Annotated[Path, option("The map: a NetCDF file, and a PNG of the same name beside it; or a PNG or PDF.")],
+    grid: Annotated[str, option("Points along the two inputs.")] = "200x200",
     box: Annotated[
-        list[float] | None,
-        typer.Option(help="Lowest first and second input, then the highest. (default: where the data are)"),
+        list[float] | None, option("Lowest first and second input, then the highest. (default: where the data are)")
     ] = None,
     at: Annotated[
-        list[str] | None,
-        typer.Option(help="The values of other inputs, for example: --at depth=5 day=2021-01-05"),
+        list[str] | None, option("The values of other inputs, for example: --at depth=5 day=2021-01-05")
     ] = None,
     within: Annotated[
         float,
-        typer.Option(help="Leave out cells farther than this many length-scales from all observations; inf: none."),
-    ] = 0.5,
+        Default(fg.Fleet.map),
+        option("Leave out cells farther than this many length-scales from all observations; inf: none."),
+    ],
     mask: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False
-        ),
+        option("Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False),
     ] = None,
-    units: Annotated[str, typer.Option(help="Of the target, for the labels: for example degC.")] = "",
+    units: Annotated[str, option("Of the target, for the labels: for example degC.")] = "",
     asking: options.Asking,
     where: Cluster,
     output: options.Output,
@@ -158,10 +153,11 @@ def map_(
     check_within(within, "--within")
     known = known_model(model, where)
     _check_map_file(out)
-    cells = grid_of(known.fleet, counts, sides, values)
+    source = known.fleet.snapshot()
+    cells = grid_of(source, counts, sides, values)
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
-    chosen, status = chosen_cells(known.fleet, cells, within, kept.reshape(cells.shape).T)
+    chosen, status = chosen_cells(source, cells, within, kept.reshape(cells.shape).T)
     answers = predictions(known, cells.cells[chosen], asking, out, output.quiet)
     picture = save_map(out, known, cells, answers, chosen, status, units)
     answers.kept.clear()
@@ -202,16 +198,15 @@ def _check_map_file(out: Path) -> None:
 
 
 def sample(
+    *,
     model: options.MODEL,
     points: options.POINTS,
-    out: Annotated[Path, typer.Option(help="The draws: .csv, .parquet or .npz, with a column each, or .nc.")],
+    out: Annotated[Path, option("The draws: .csv, .parquet or .npz, with a column each, or .nc.")],
     reading: FILE_READING,
     joint: JointAsking,
-    n: Annotated[int, typer.Option(help="How many draws.", min=1, max=100_000)] = 10,
-    seed: Annotated[int, typer.Option(help="Of the draws: the same for the same.", min=0)] = 0,
-    observed: Annotated[
-        bool, typer.Option("--observed", help="Draws of observations, with noise, not of the field.")
-    ] = False,
+    n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
+    seed: Annotated[int, Default(fg.Fleet.sample), option("Of the draws: the same for the same.", min=0)],
+    observed: Annotated[bool, option("Draws of observations, with noise, not of the field.", "--observed")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Draw whole fields from the joint posterior, at the points of a file.
@@ -272,19 +267,20 @@ def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
 
 
 def suggest(
+    *,
     model: options.MODEL,
     candidates: options.POINTS,
     out: options.ANSWER_OUT,
     reading: FILE_READING,
     joint: JointAsking,
-    n: Annotated[int, typer.Option(help="How many places; with --all, for each agent.", min=1)] = 1,
+    n: Annotated[int, Default(fg.Fleet.suggest), option("How many places; with --all, for each agent.", min=1)],
     criterion: Annotated[
-        str, typer.Option(help="variance (where least is known) or mutual-information (what is most informative).")
-    ] = "variance",
-    agent: Annotated[
-        str | None, typer.Option(help="The agent that should go there, by name. (default: the first)")
-    ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Places for all agents, no place twice.")] = False,
+        str,
+        Default(fg.Fleet.suggest),
+        option("variance (where least is known) or mutual-information (what is most informative)."),
+    ],
+    agent: Annotated[str | None, option("The agent that should go there, by name. (default: the first)")] = None,
+    everyone: Annotated[bool, option("Places for all agents, no place twice.", "--all")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Suggest where to measure next, among the candidates in a file.

@@ -14,7 +14,7 @@ import typer
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
-from fleetgp.cli.arguments import Family
+from fleetgp.cli.arguments import Family, option
 from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, Json, Output, Quiet, check_seconds
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.cli.running import description_of, request
@@ -51,13 +51,9 @@ def ask(
     file: FILE,
     points: Annotated[Path, typer.Argument(help="Points with the columns of the inputs.", readable=False)],
     agent: AGENT,
-    out: Annotated[Path, typer.Option(help="Where the answer goes: CSV, Parquet or NPZ.")],
-    method: Annotated[
-        str | None, typer.Option(help="How the agents combine their answers. (default: that of the file)")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Give up after this long. (default: timeouts.ask of the file)")
-    ] = None,
+    out: Annotated[Path, option("Where the answer goes: CSV, Parquet or NPZ.")],
+    method: Annotated[str | None, option("How the agents combine their answers. (default: that of the file)")] = None,
+    seconds: Annotated[float | None, option("Give up after this long. (default: timeouts.ask of the file)")] = None,
     level: LEVEL = None,
     table: TABLE_READING,
     output: Output,
@@ -190,10 +186,9 @@ def observe(
     agent: AGENT,
     missing: Annotated[dict[str, Any], Family(RowOptions, ("missing",))],
     name: Annotated[
-        str | None,
-        typer.Option("--request", help="Of an observe that failed: what the agent has already is not added again."),
+        str | None, option("Of an observe that failed: what the agent has already is not added again.", "--request")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Try again for this long if no answer comes.")] = 30.0,
+    seconds: Annotated[float, option("Try again for this long if no answer comes.")] = 30.0,
     table: TABLE_READING,
     as_json: Json = False,
 ) -> None:
@@ -292,9 +287,9 @@ class RowSender:
 def retrain(
     file: FILE,
     agent: AGENT,
-    method: Annotated[str | None, typer.Option(help="A training method. (default: that of the file)")] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="Start from scratch, not at the present estimates.")] = False,
-    seconds: Annotated[float, typer.Option(help="Give up waiting after this long; the fleet continues.")] = 600.0,
+    method: Annotated[str | None, option("A training method. (default: that of the file)")] = None,
+    cold: Annotated[bool, option("Start from scratch, not at the present estimates.", "--cold")] = False,
+    seconds: Annotated[float, option("Give up waiting after this long; the fleet continues.")] = 600.0,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fleetgp.cli.arguments import option
 from fleetgp.cli.options import FILE, NO_OPEN, PORT, Json
 from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
@@ -88,8 +89,8 @@ def ask_all(description: Description) -> dict[str, dict[str, Any]]:
 
 def agent(
     file: FILE,
-    name: Annotated[str, typer.Option(help="Which of the file's agents this is.")],
-    log: Annotated[Path | None, typer.Option(help="Write the log to a file. (default: stderr)")] = None,
+    name: Annotated[str, option("Which of the file's agents this is.")],
+    log: Annotated[Path | None, option("Write the log to a file. (default: stderr)")] = None,
 ) -> None:
     """Run one agent: find the neighbours, train with them, then answer, until it is stopped.
 
@@ -112,10 +113,8 @@ def agent(
 
 def up(
     file: FILE,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Return when all agents run; `fleetgp down` ends them.")
-    ] = False,
-    example: Annotated[bool, typer.Option("--example", help="First write a fleet of five boats to try.")] = False,
+    detach: Annotated[bool, option("Return when all agents run; `fleetgp down` ends them.", "--detach")] = False,
+    example: Annotated[bool, option("First write a fleet of five boats to try.", "--example")] = False,
 ) -> None:
     """Start all agents of a file on this machine, each a process of its own. Ctrl-C stops them.
 
@@ -138,7 +137,7 @@ def up(
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    launched = Launched(file, description, detach=detach, told=show)
+    launched = Launched(file, description, detach=detach, listener=show)
     try:
         if detach:
             launched.wait_until_reachable(START_SECONDS)
@@ -336,14 +335,10 @@ def _agent_notes(name: str, state: dict[str, Any], description: Description) -> 
 def watch(
     file: FILE,
     port: PORT = None,
-    host: Annotated[
-        str, typer.Option(help="Where to listen. Beyond this machine viewers must type a token.")
-    ] = "127.0.0.1",
-    share: Annotated[
-        float, typer.Option(help="The part of the fleet's time and bytes that maps may cost, up to 1.")
-    ] = 0.05,
+    host: Annotated[str, option("Where to listen. Beyond this machine viewers must type a token.")] = "127.0.0.1",
+    share: Annotated[float, option("The part of the fleet's time and bytes that maps may cost, up to 1.")] = 0.05,
     no_open: NO_OPEN = False,
-    save: Annotated[Path | None, typer.Option(help="When it ends, save the page as one HTML file.")] = None,
+    save: Annotated[Path | None, option("When it ends, save the page as one HTML file.")] = None,
 ) -> None:
     """Show a running fleet in the browser: its map, who is there, what happens. Ctrl-C ends the page, not the fleet.
 
@@ -425,13 +420,11 @@ def _end(*_: object) -> None:
 
 def certs(
     folder: Annotated[Path, typer.Argument(help="Where authority and certificates go; or a fleet.toml with \\[tls].")],
-    agents: Annotated[
-        list[str] | None, typer.Option(help="The agents' names, for example: --agents auv1 auv2 auv3")
-    ] = None,
+    agents: Annotated[list[str] | None, option("The agents' names, for example: --agents auv1 auv2 auv3")] = None,
     hosts: Annotated[
-        list[str] | None, typer.Option(help="Where they can be reached: addresses or names. (default: this machine)")
+        list[str] | None, option("Where they can be reached: addresses or names. (default: this machine)")
     ] = None,
-    days: Annotated[int, typer.Option(help="How long the certificates are valid.", min=1, max=36_500)] = 365,
+    days: Annotated[int, option("How long the certificates are valid.", min=1, max=36_500)] = 365,
     as_json: Json = False,
 ) -> None:
     """Make a fleet's authority, and a certificate for each agent and for the operator.

@@ -51,7 +51,8 @@ def synthetic_field(
 
     Exact in distribution to rounding, without an N x N matrix: each 1-D kernel is expanded on the box,
     k_d = Phi_d Phi_d', and f(x) = sigma_f sum_ab.. Phi_1a(x_1) Phi_2b(x_2) .. z_ab.. with z standard
-    normal. The field depends on (theta, seed, box) alone: another n or other inputs sample the same field.
+    normal. The field depends on (theta, seed, box) alone: another n or other inputs sample the same field,
+    and so does another processor, to 1e-7 of its size.
 
     >>> field = synthetic_field(500, seed=1)
     >>> field.inputs.shape, field.observations.shape
@@ -78,7 +79,7 @@ def synthetic_field(
             f"{' x '.join(map(str, counts))} features: use longer length-scales, a smaller box or fewer dimensions"
         )
     roots = [_square_root(width / scale, count) for scale, count in zip(h.length_scales, counts, strict=True)]
-    weights = np.random.default_rng([seed, 1]).standard_normal([root.shape[1] for root in roots])
+    weights = np.random.default_rng([seed, 1]).standard_normal(counts)[tuple(slice(r.shape[1]) for r in roots)]
     scaled = 2.0 * (places - box[0]) / width - 1.0
     truth = h.signal * np.concatenate([_evaluate(part, roots, weights) for part in _chunks(scaled)])
     noise = np.random.default_rng([seed, 2]).standard_normal(len(places))
@@ -111,11 +112,17 @@ def _feature_count(width_over_scale: float) -> int:
 
 
 def _square_root(width_over_scale: float, count: int) -> Array:
-    """S with T S S' T' = exp(-(x - x')^2 / l^2) on the interval, (count, rank)."""
+    """S with T S S' T' = exp(-(x - x')^2 / l^2) on the interval, (count, rank); the largest part comes first.
+
+    A processor determines the sign of an eigenvector, and how many eigenvalues rounding leaves above zero. Neither
+    changes the draw: the largest component is positive, and the weights of what is negligible are drawn too.
+    """
     x = nodes(count) * width_over_scale / 2.0
     values, vectors = np.linalg.eigh(coefficients(np.exp(-((x[:, None] - x) ** 2))))
-    kept = values > values[-1] * 1e-17
-    return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
+    order = np.flatnonzero(values > values[-1] * 1e-15)[::-1]
+    values, vectors = values[order], vectors[:, order]
+    largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
+    return np.asarray(vectors * np.sign(largest) * np.sqrt(values))
 
 
 def _chunks(scaled: Array) -> list[Array]:

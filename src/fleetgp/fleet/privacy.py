@@ -13,9 +13,11 @@ from fleetgp.engines.moments.sums import LARGEST_GRID
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.ledger import KINDS
-from fleetgp.prediction.methods import METHODS as PREDICTORS
-from fleetgp.prediction.methods import PREDICTION_METHODS, PredictionMethod, prediction_method
-from fleetgp.training import TRAINING_METHODS, TrainingMethod
+from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.registry import METHODS as PREDICTORS
+from fleetgp.prediction.registry import PREDICTION_METHODS, prediction_method
+from fleetgp.training.methods import METHODS as TRAINERS
+from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod
 
 #: What must not be told, each with all before it: single rows of the data; sums over them, which of few rows are the
 #: rows (moments); values of likelihoods and their derivatives.
@@ -129,7 +131,7 @@ def refuse_private(
 ) -> None:
     """One clear error for a method that would reveal what is private. It names the methods that do not."""
     if why := refusal(method, private, kernel, engine, rows):
-        others = TRAINING_METHODS if isinstance(method, TrainingMethod) else PREDICTORS
+        others = TRAINERS if isinstance(method, TrainingMethod) else PREDICTORS
         allowed = [
             name
             for name, row in others.items()
@@ -165,6 +167,6 @@ def table() -> list[tuple[str, str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for task, names in (("training", TRAINING_METHODS), ("prediction", PREDICTION_METHODS)):
         for name in names:
-            kinds = TRAINING_METHODS[name].kinds if task == "training" else kinds_of_prediction(PREDICTORS[name])
+            kinds = TRAINERS[name].kinds if task == "training" else kinds_of_prediction(PREDICTORS[name])
             found.setdefault((task, ", ".join(kinds)), []).append(f"`{name}`")
     return [(f"{task}: {', '.join(names)}", kinds) for (task, kinds), names in found.items()]

@@ -13,12 +13,7 @@ only non-local lines of any algorithm:
 - `gather` and `scatter`: to and from a central node; for the centralized baselines only, and refused by
   every peer-to-peer network; `at_centre` is no message, but what the node has decided.
 
-A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger. How it ends is in
-`lifetime`.
-
-The life of a network: it ends once, and stays ended: by `close`, by `cancel`, or with a round that failed.
-
-The clock by which a process judges whether the time of its work is up.
+A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger.
 """
 
 from __future__ import annotations
@@ -36,14 +31,14 @@ from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
-from fleetgp.network.pricing import price_exchange
+from fleetgp.network.pricing import Pricing
 from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
 
 
 class Lifetime(abc.ABC):
-    """What may wait in a verb, and can be ended from any thread.
+    """What may wait in a verb, and can be ended from any thread: by `close`, by `cancel`, or by a round that failed.
 
-    waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
+    It stays ended. waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
     """
 
     def __init__(self) -> None:
@@ -92,7 +87,7 @@ class Lifetime(abc.ABC):
 
 
 class Clock:
-    """This machine's, which never goes back."""
+    """This machine's clock, by which a process judges whether the time of its work is up; it never goes back."""
 
     @property
     def began(self) -> float:
@@ -157,6 +152,10 @@ class Network(Lifetime):
             self._incoming[graph] = Incoming.of(graph, self.topology.union, self.hosted)
         return self._incoming[graph]
 
+    @property
+    def _pricing(self) -> Pricing:
+        return Pricing(self.ledger, self._phase)
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Book the rounds inside under a phase's name."""
@@ -189,7 +188,7 @@ class Network(Lifetime):
             for kind, x in parts.items()
         }
         with self._in_use():
-            price_exchange(self.ledger, self._phase, incoming, arrays, cargos)
+            self._pricing.exchange(incoming, arrays, cargos)
             received = self._deliver(arrays, cargos, incoming)
         self.round += 1
         return received
@@ -214,7 +213,7 @@ class Network(Lifetime):
 
         In every round each agent passes on, over each of its links, all it knows that has not yet gone over
         that link either way. Values may differ in shape between agents; an agent whose values are all empty has
-        nothing to say, and empty arrays (0,) stand for what was not heard.
+        nothing to say, and empty arrays (0,) stand for what nobody sent.
         """
         return self.flood_parts({kind: x})[kind]
 
@@ -272,10 +271,10 @@ class Network(Lifetime):
         up, down = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
         schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
         with self._in_use():
-            found = self._reduce(task, tree, schedule)
+            reduced = self._reduce(task, tree, schedule)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
-        return found
+        return reduced
 
     def collect(
         self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None
@@ -283,7 +282,7 @@ class Network(Lifetime):
         """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
 
         Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
-        arrays (0,) stand for what was not heard. recipient: as in `reduce`.
+        arrays (0,) stand for what nobody sent. recipient: as in `reduce`.
         Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
@@ -292,10 +291,10 @@ class Network(Lifetime):
         hears[tree.root] = 0
         schedule = Schedule.of(self.topology, self.round, 1, hears)
         with self._in_use():
-            found = self._collect(items, tree, schedule, recipient)
+            everyone = self._collect(items, tree, schedule, recipient)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
-        return found if recipient is None or recipient in self.hosted else None
+        return everyone if recipient is None or recipient in self.hosted else None
 
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         """One round to a central node: everyone's values there, by kind and agent id."""

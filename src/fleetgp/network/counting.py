@@ -13,7 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TypeVar
 
 import numpy as np
@@ -21,15 +21,12 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
 from fleetgp.graph import Topology
-from fleetgp.network.edges import Cargo
+from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.pricing import price_reduction
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
 from fleetgp.validation import check_whole
 
-#: Sender and receiver.
-Edge = tuple[int, int]
 Key = TypeVar("Key")
 
 
@@ -113,18 +110,12 @@ def highest(*bills: Bill) -> Bill:
     >>> highest(Bill(messages=1, kinds={"inputs": 8}), Bill(messages=2, kinds={"inputs": 4})).bytes
     8
     """
-    found, *others = bills
-    for other in others:
-        found = _each(found, other, max)
-    return found
+    return reduce(lambda one, other: _each(one, other, max), bills)
 
 
 def lowest(*bills: Bill) -> Bill:
     """A bill that all of some reach, in all of its numbers."""
-    found, *others = bills
-    for other in others:
-        found = _each(found, other, min)
-    return found
+    return reduce(lambda one, other: _each(one, other, min), bills)
 
 
 def _each(one: Bill, other: Bill, choose: Callable[[float, float], float]) -> Bill:
@@ -179,12 +170,12 @@ class CountingNetwork(InProcess):
 
     def bill(self, *phases: str, verb: str | None = None, turn: int | None = None) -> Bill:
         """Of some phases, or of all. verb: "exchange", "reduce" or "collect".  turn: the round of the period."""
-        found = NOTHING
+        total = NOTHING
         pairs = list(zip(self.ledger.senders.tolist(), self.ledger.receivers.tolist(), strict=True))
         for one in self._chosen(phases, verb, turn):
             edges = {pairs[e]: int(one.edges[e]) for e in np.flatnonzero(one.edges).tolist()}
-            found += Bill(dict(one.hops), one.messages, dict(one.kinds), edges, one.waiting, one.waiting_half)
-        return found
+            total += Bill(dict(one.hops), one.messages, dict(one.kinds), edges, one.waiting, one.waiting_half)
+        return total
 
     def calls(self, *phases: str, verb: str | None = None, turn: int | None = None) -> int:
         """The number of calls of verbs."""
@@ -212,12 +203,9 @@ class CountingNetwork(InProcess):
         return received
 
     def _reduced(self, task: Reducing) -> Reduced:
-        if self._phase not in self._unheard:
-            found = super()._reduced(task)
-        else:
-            found = self._priced(task)
+        reduced = self._priced(task) if self._phase in self._unheard else super()._reduced(task)
         self._along_tree("reduce")
-        return found
+        return reduced
 
     def _priced(self, task: Reducing) -> Reduced:
         """Count a reduction without computing it."""
@@ -228,8 +216,7 @@ class CountingNetwork(InProcess):
         if task.present is not None:
             below = tree.sums_below(task.present.astype(np.int64))
             counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
-        informed = self._way.informed(tree, task.recipient)
-        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
+        self._pricing.reduction(task, self._way, tree, counts)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return Reduced(None, None, absent)
@@ -237,9 +224,9 @@ class CountingNetwork(InProcess):
     def collect(
         self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None
     ) -> dict[str, list[Array]] | None:
-        found = super().collect(parts, recipient=recipient)
+        everyone = super().collect(parts, recipient=recipient)
         self._along_tree("collect")
-        return None if self._phase in self._unheard else found
+        return None if self._phase in self._unheard else everyone
 
     # ---- counting -------------------------------------------------------------------------------------
 
@@ -330,17 +317,17 @@ class Link:
     half_duplex: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        found: dict[str, float] = {}
+        given: dict[str, float] = {}
         if not isinstance(self.text, str):
             raise InputError(f"link: expected {EXPECTED}, got {shortened(self.text)}")
         for part in self.text.split(","):
             name, value = _read(part, self.text)
-            if name in found:
+            if name in given:
                 raise InputError(f"link: expected one {name.replace('_', ' ')}, got two in {shortened(self.text)}")
-            found[name] = value
-        if "rate" not in found:
+            given[name] = value
+        if "rate" not in given:
             raise InputError(f"link: expected {EXPECTED}, got {shortened(self.text)} without a rate")
-        for name, value in found.items():
+        for name, value in given.items():
             object.__setattr__(self, name, bool(value) if name == "half_duplex" else value)
 
     def seconds(self, bill: Bill) -> float:
@@ -388,8 +375,8 @@ def _read(part: str, text: str) -> tuple[str, float]:
     """What a part says: its name, and its value."""
     if part.strip().replace("-", " ") == HALF:
         return "half_duplex", 1.0
-    found = _NUMBER.match(part)
-    number, unit = (float(found[1]), found[2]) if found else (math.nan, "")
+    match = _NUMBER.match(part)
+    number, unit = (float(match[1]), match[2]) if match else (math.nan, "")
     if unit in _RATES and 0.0 < number < math.inf:
         return "rate", number * _RATES[unit]
     if unit in _TIMES:

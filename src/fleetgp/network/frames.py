@@ -14,7 +14,6 @@ from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
-from fleetgp.network.pricing import price_relays
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, recipients_of
 from fleetgp.network.wire import (
     Frame,
@@ -33,7 +32,7 @@ Swap = Callable[[dict[Edge, tuple[Part, ...]], list[Edge], int], dict[Edge, tupl
 
 
 class Walk(abc.ABC):
-    """What the hosted agents say up and down the tree, piece by piece."""
+    """What the hosted agents send up and down the tree, piece by piece."""
 
     def __init__(self, tree: Tree, hosted: Sequence[int]) -> None:
         self.tree, self.hosted = tree, hosted
@@ -58,9 +57,9 @@ class Walk(abc.ABC):
             for edge, parts in swap(outgoing, list(expected), step).items():
                 piece, agent, up = expected[edge]
                 if up:
-                    self.heard_from_below(piece, agent, parts)
+                    self.take_from_child(piece, agent, parts)
                 else:
-                    self.heard_from_above(piece, agent, parts)
+                    self.take_from_parent(piece, agent, parts)
 
     @abc.abstractmethod
     def up(self, piece: int, agent: int) -> tuple[Part, ...]:
@@ -71,12 +70,12 @@ class Walk(abc.ABC):
         """What an agent's parent, which is hosted, sends to it."""
 
     @abc.abstractmethod
-    def heard_from_below(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
-        """An agent's parent, which is hosted, has heard from it."""
+    def take_from_child(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+        """Take in, at an agent's parent, which is hosted, what the agent has sent."""
 
     @abc.abstractmethod
-    def heard_from_above(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
-        """A hosted agent has heard from its parent."""
+    def take_from_parent(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+        """Take in what the parent of a hosted agent has sent to it."""
 
 
 @dataclass
@@ -85,7 +84,7 @@ class Rows:
 
     total: Array
     who: BoolArray | None
-    heard: dict[tuple[int, int], tuple[Array, BoolArray | None]] = field(default_factory=dict)
+    received: dict[tuple[int, int], tuple[Array, BoolArray | None]] = field(default_factory=dict)
 
 
 @dataclass
@@ -122,7 +121,7 @@ class ReductionWalk(Walk):
         who = None if rows.who is None else rows.who[:, where]
         return to_parts(self.task.kind, agent, rows.total[where], who, self.tree.below(agent))
 
-    def heard_from_below(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+    def take_from_child(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         where = self._ups[piece]
         shape = (where.stop - where.start, *self.task.x.shape[2:])
         possible = None if self.task.present is None else self.tree.below(agent)
@@ -130,13 +129,13 @@ class ReductionWalk(Walk):
         self.task.merge.check([agent], rows[None], None if who is None else np.asarray(who.any(axis=0))[None])
         if who is not None:
             rows[~who.any(axis=0)] = self.task.merge.identity
-        self._rows[int(self.tree.parents[agent])].heard[piece, agent] = rows, who
+        self._rows[int(self.tree.parents[agent])].received[piece, agent] = rows, who
 
     def _merge(self, piece: int, agent: int) -> None:
         """An agent's own rows with those of its children, in the order of their ids, whenever they came."""
         own, where = self._rows[agent], self._ups[piece]
         for child in self.tree.children[agent]:
-            rows, who = own.heard.pop((piece, child))
+            rows, who = own.received.pop((piece, child))
             own.total[where] = self.task.merge.function(own.total[where], rows)
             if own.who is not None and who is not None:
                 own.who[:, where] |= who
@@ -144,7 +143,7 @@ class ReductionWalk(Walk):
     # ---- down -----------------------------------------------------------------------------------------
 
     def result(self, agent: int) -> Result:
-        """What an agent was told; the root tells itself, once it has heard everything."""
+        """What came down to an agent; at the root, what it makes of everything that came up."""
         if agent == self.tree.root and agent not in self._results:
             for piece in range(len(self._ups)):
                 self._merge(piece, agent)
@@ -166,7 +165,7 @@ class ReductionWalk(Walk):
         who = None if result.who is None else result.who[:, where]
         return to_parts(self.task.kind, parent, result.value[where], who, self._everyone)
 
-    def heard_from_above(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+    def take_from_parent(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         parent, result, where = int(self.tree.parents[agent]), self.result(agent), self._downs[piece]
         if agent not in self.recipients:
             result.absent[:] = absent_from_parts(parts, parent, self.task.rows)
@@ -179,7 +178,7 @@ class ReductionWalk(Walk):
             result.absent[where] = ~who.any(axis=0)
 
     def reduced(self) -> Reduced:
-        """For this process: from a hosted agent that was told, if there is one."""
+        """For this process: from a hosted recipient, if there is one."""
         informed = [agent for agent in self.hosted if self.task.recipient in (None, agent)]
         result = self.result(informed[0] if informed else self.hosted[0])
         return Reduced(result.value if informed else None, result.who if informed else None, result.absent)
@@ -216,10 +215,10 @@ class CollectionWalk(Walk):
             return ()
         return self._parts(int(self.tree.parents[agent]), set(self.tree.below(agent).tolist()))
 
-    def heard_from_below(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+    def take_from_child(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         self._take(int(self.tree.parents[agent]), agent, parts, set(self.tree.below(agent).tolist()))
 
-    def heard_from_above(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
+    def take_from_parent(self, piece: int, agent: int, parts: tuple[Part, ...]) -> None:
         others = set(range(len(self.tree.parents))) - set(self.tree.below(agent).tolist())
         self._take(agent, int(self.tree.parents[agent]), parts, others)
 
@@ -228,13 +227,13 @@ class CollectionWalk(Walk):
         return tuple(part for origin in sorted(set(known) - known_there) for part in known[origin])
 
     def _take(self, agent: int, sender: int, parts: tuple[Part, ...], possible: set[int]) -> None:
-        heard: dict[int, list[Part]] = defaultdict(list)
+        by_origin: dict[int, list[Part]] = defaultdict(list)
         for part in parts:
             self._check(part, sender)
             if part.origin not in possible or part.kind not in self.kinds:
                 raise NonsenseError(sender, f"it cannot know of agent {part.origin}, or not of its {part.kind}")
-            heard[part.origin].append(part)
-        self.known[agent].update({origin: tuple(found) for origin, found in heard.items()})
+            by_origin[part.origin].append(part)
+        self.known[agent].update({origin: tuple(own) for origin, own in by_origin.items()})
 
 
 class FrameNetwork(Network):
@@ -297,19 +296,19 @@ class FrameNetwork(Network):
                 origins = sorted(set(known[r]) - passed[edge] - passed[edge[::-1]])
                 outgoing[edge] = tuple(part for origin in origins for part in known[r][origin])
             received = self._round(outgoing, [(s, r) for r, s in outgoing], self.round + step)
-            price_relays(self.ledger, self._phase, incoming.outgoing, outgoing.values())
+            self._pricing.relays(incoming.outgoing, outgoing.values())
             for edge, parts in outgoing.items():
                 passed[edge].update(part.origin for part in parts)
             for (s, receiver), frame in received.items():
-                heard: dict[int, list[Part]] = defaultdict(list)
+                by_origin: dict[int, list[Part]] = defaultdict(list)
                 for part in frame.parts:
                     self._check_relayed(part, s)
-                    heard[part.origin].append(part)
-                passed[s, receiver].update(heard)
+                    by_origin[part.origin].append(part)
+                passed[s, receiver].update(by_origin)
                 own = known[self._position[receiver]]
-                for origin, parts_heard in heard.items():
+                for origin, relayed in by_origin.items():
                     if origin == s or origin not in own:  # what an agent says of itself counts before what others relay
-                        own[origin] = tuple(parts_heard)
+                        own[origin] = tuple(relayed)
         return {kind: self._everyones(known[0], kind) for kind in items}
 
     def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
@@ -322,7 +321,7 @@ class FrameNetwork(Network):
     ) -> dict[str, list[Array]]:
         walk = CollectionWalk(items, tree, recipients_of(tree, recipient), self.hosted, self._check_relayed)
         walk.run(schedule, self._step)
-        fullest = max(walk.known.values(), key=len)  # of the hosted agents that are informed, all have heard everything
+        fullest = max(walk.known.values(), key=len)  # of the hosted agents that are informed, all know everything
         return {kind: self._everyones(fullest, kind) for kind in items}
 
     def _step(
@@ -333,7 +332,7 @@ class FrameNetwork(Network):
         if outgoing:
             senders, receivers = np.array(list(outgoing)).T
             edges = edge_positions(self.topology.union, receivers, senders)
-            price_relays(self.ledger, self._phase, edges, outgoing.values())
+            self._pricing.relays(edges, outgoing.values())
         return {edge: frame.parts for edge, frame in received.items()}
 
     def _check_relayed(self, part: Part, sender: int) -> None:

@@ -1,10 +1,8 @@
 """A reduction along the tree for a group of agents: what it merges, wave by wave, and what goes to other groups.
 
-The spanning tree as a group of agents sees it: what it can merge by itself, and what must come from other groups.
-
 An agent's rows are ready in the wave that is the largest number of cut edges on a way up to it. In each wave a group
-merges all that is ready, level by level, and tells each other group once what that one waits for; so it speaks as soon
-as it has heard what it needs, and as often as the longest way crosses between groups, not once for each level.
+merges all that is ready, level by level, and sends each other group once what that one waits for: as soon as it has
+what it needs, and as often as the longest way crosses between groups, not once for each level.
 """
 
 from __future__ import annotations
@@ -25,21 +23,22 @@ from fleetgp.network.wire import WHO, check_rows
 
 @dataclass(frozen=True)
 class Wave:
-    """hears: of each other group, the slots for what it has told in the wave before.  turns: what is merged, (below,
-    above) by slots.  tells: of each other group, the slots of what it is told.
+    """arriving: of each other group, the slots for what it sent in the wave before.  turns: what is merged, (below,
+    above) by slots.  leaving: of each other group, the slots of what goes to it.
     """
 
-    hears: dict[int, IntArray]
+    arriving: dict[int, IntArray]
     turns: list[tuple[IntArray, IntArray]]
-    tells: dict[int, IntArray]
+    leaving: dict[int, IntArray]
 
 
 class GroupTree:
-    """Rows of a group have slots: first those of its agents, in their order, then of the children of them elsewhere.
+    """The spanning tree as a group sees it: what it can merge by itself, and what must come from other groups.
 
-    waves: of the whole fleet as many as here; in the last one the root has everything.
+    Rows of a group have slots: first those of its agents, in their order, then of their children in other groups.
+    waves: as many here as in every group; in the last one the root has everything.
     children: the agents behind the slots of others.
-    above: of every group but the root's, the one from which it hears the result: where the way down comes first.
+    above: of every group but the root's, the one from which it gets the result: where the way down comes first.
     """
 
     def __init__(self, tree: Tree, hosted: IntArray, group_of: IntArray, own: int) -> None:
@@ -81,7 +80,7 @@ class GroupTree:
 
     @property
     def below(self) -> list[int]:
-        """The groups that hear the result from this one."""
+        """The groups that get the result from this one."""
         return [group for group, above in self.above.items() if above == self.own]
 
     def way_to(self, group: int) -> set[int]:
@@ -98,9 +97,9 @@ def _by_group(agents: IntArray, group_of: IntArray, slot: IntArray) -> dict[int,
     return {int(group): slot[agents[group_of[agents] == group]] for group in np.unique(group_of[agents])}
 
 
-#: What groups tell each other: a kind of content and an array.
-Told = tuple[str, NDArray[Any]]
-Heard = tuple[NDArray[Any], ...]
+#: What groups send each other: a kind of content and an array.
+Content = tuple[str, NDArray[Any]]
+Arrays = tuple[NDArray[Any], ...]
 
 
 class GroupReduction:
@@ -112,22 +111,22 @@ class GroupReduction:
         self._rows = np.empty((steps.slots, *task.x.shape[1:]))
         self._rows[: len(task.x)] = task.x
         self._counts: IntArray | None = None  # (slots, n) how many are present below
-        self._who: BoolArray | None = None  # (M, n) where the result is told
+        self._who: BoolArray | None = None  # (M, n) where the result goes
         if task.present is not None:
             self._counts = np.zeros((steps.slots, task.rows), dtype=np.int64)
             self._counts[: len(task.x)] = task.present
         self._value: Array | None = None
         self._total: IntArray | None = None  # (n,) how many are present in the fleet
         way = None if task.recipient is None else steps.way_to(_group_of(hosting, task.recipient))
-        self._told = {group for group in range(len(hosting)) if way is None or group in way}
+        self._informed = {group for group in range(len(hosting)) if way is None or group in way}
 
     # ---- up -------------------------------------------------------------------------------------------
 
-    def take(self, wave: int, heard: dict[int, Heard]) -> None:
-        """What other groups told in the wave before."""
+    def take(self, wave: int, arrived: dict[int, Arrays]) -> None:
+        """What other groups sent in the wave before."""
         task, own = self._task, len(self._task.x)
-        for group, (rows, *counts) in heard.items():
-            slots = self._steps.waves[wave].hears[group]
+        for group, (rows, *counts) in arrived.items():
+            slots = self._steps.waves[wave].arriving[group]
             children = self._steps.children[slots - own]
             check_rows(task.kind, children, rows, (len(slots), task.x[0].size))
             present = None
@@ -144,27 +143,27 @@ class GroupReduction:
             if self._counts is not None:
                 self._counts[above] += self._counts[below]
 
-    def told_up(self, wave: int, group: int) -> list[Told]:
-        slots = self._steps.waves[wave].tells[group]
-        told: list[Told] = [(self._task.kind, self._rows[slots].reshape(len(slots), self._task.x[0].size))]
+    def content_up(self, wave: int, group: int) -> list[Content]:
+        slots = self._steps.waves[wave].leaving[group]
+        content: list[Content] = [(self._task.kind, self._rows[slots].reshape(len(slots), self._task.x[0].size))]
         if self._counts is not None:
-            told.append((WHO, self._counts[slots].ravel().astype(np.uint32)))
-        return told
+            content.append((WHO, self._counts[slots].ravel().astype(np.uint32)))
+        return content
 
     # ---- at the root, and down ------------------------------------------------------------------------
 
-    def own_who(self) -> list[Told]:
+    def own_who(self) -> list[Content]:
         assert self._task.present is not None
         return packed(self._task.present)
 
-    def gather_who(self, heard: dict[int, Heard]) -> None:
+    def gather_who(self, arrived: dict[int, Arrays]) -> None:
         """At the root's group: who is present, from all groups."""
         assert self._task.present is not None
         who = np.zeros((self._agents, self._task.rows), dtype=bool)
         who[list(self._hosting[self._steps.own])] = self._task.present
-        for group, told in heard.items():
+        for group, arrays in arrived.items():
             ids = list(self._hosting[group])
-            who[ids] = unpacked(told, (len(ids), self._task.rows), ids[0])
+            who[ids] = unpacked(arrays, (len(ids), self._task.rows), ids[0])
         self._who = who
 
     def finish(self) -> None:
@@ -174,24 +173,24 @@ class GroupReduction:
         if self._counts is not None:
             self._total = self._counts[root]
 
-    def told_down(self, group: int) -> list[Told]:
-        told: list[Told] = []
+    def content_down(self, group: int) -> list[Content]:
+        content: list[Content] = []
         if self._total is not None:
-            told.append((WHO, self._total.astype(np.uint32)))
-        if group in self._told:
+            content.append((WHO, self._total.astype(np.uint32)))
+        if group in self._informed:
             assert self._value is not None
-            told.append((self._task.kind, self._value.reshape(-1)))
+            content.append((self._task.kind, self._value.reshape(-1)))
             if self._who is not None:
-                told += packed(self._who)
-        return told
+                content += packed(self._who)
+        return content
 
-    def take_down(self, heard: Heard) -> None:
-        task, parts = self._task, list(heard)
+    def take_down(self, arrays: Arrays) -> None:
+        task, parts = self._task, list(arrays)
         sender = self._hosting[self._steps.above[self._steps.own]][0]
         if self._counts is not None:
             self._total = _counted(parts[:1], [sender], task.rows)[0]
             del parts[0]
-        if self._steps.own in self._told:
+        if self._steps.own in self._informed:
             shape = (task.rows, *task.result_shape)
             check_rows(task.kind, [sender], parts[0][None], (1, int(np.prod(shape))))
             self._value = parts.pop(0).reshape(shape)
@@ -224,7 +223,7 @@ def _counted(words: Sequence[NDArray[Any]], senders: Sequence[int] | IntArray, r
     return words[0].astype(np.int64).reshape(len(senders), rows)
 
 
-def packed(who: BoolArray) -> list[Told]:
+def packed(who: BoolArray) -> list[Content]:
     """Who (K, n) is present where: as bits, or as the places of those who are, whichever is shorter.
 
     >>> (kind, words), = packed(np.eye(2, dtype=bool))
@@ -237,10 +236,10 @@ def packed(who: BoolArray) -> list[Told]:
     return [(WHO, np.packbits(who))]
 
 
-def unpacked(told: Heard, shape: tuple[int, int], sender: int) -> BoolArray:
+def unpacked(arrays: Arrays, shape: tuple[int, int], sender: int) -> BoolArray:
     """The same back, or a NonsenseError that names the sender."""
     who = np.zeros(shape[0] * shape[1], dtype=bool)
-    words: NDArray[Any] = told[0] if told else np.zeros(0)
+    words: NDArray[Any] = arrays[0] if arrays else np.zeros(0)
     if words.dtype == np.uint8 and len(words) == -(-len(who) // 8):
         who[:] = np.unpackbits(words, count=len(who))
     elif words.dtype == np.uint32 and (not len(words) or words.max() < len(who)):

@@ -1,16 +1,8 @@
 """Networks whose agents are hosted in groups: inside a group by NumPy, between two groups in packets.
 
-A packet is a frame between groups: what all agents of one tell those of the other in a round, or in a wave of a
-reduction. Rounds, messages and bytes are counted as if every agent had sent its own.
-
-The edges of a round as a group of agents sees them: those inside it, and those that are cut.
-
-Over an edge inside a group a value moves by an index. What goes over the cut edges to another group goes in one packet,
-in the order in which the other group has these edges.
-
-What crosses which edge in a flood, computed and not sent: for networks that know everybody's sizes.
-
-Where frames arrive for the agents of one host, until their round comes.
+A packet is a frame between groups: what all agents of one send to those of the other in a round, or in a wave of a
+reduction, in the order in which the other group has the edges that are cut. Rounds, messages and bytes are counted as
+if every agent had sent its own. `InProcess` is the fleet of one group: the default, and the simulator.
 """
 
 from __future__ import annotations
@@ -36,10 +28,6 @@ from fleetgp.network.pricing import (
     WORDS,
     Prices,
     Relays,
-    price_collection,
-    price_headers,
-    price_reduction,
-    price_values,
     prices_of,
     shapes_of,
     speaking_in,
@@ -49,8 +37,9 @@ from fleetgp.network.wire import Frame, Part, check_rows, decode, is_sound, phas
 
 
 class Border:
-    """incoming: the round's edges into the group, whose agents are `hosted`.  group_of: (M,) everybody's group.
+    """The edges of a round as a group sees them: inside it a value moves by an index, others are cut.
 
+    incoming: the round's edges into the group, whose agents are `hosted`.  group_of: (M,) everybody's group.
     sources: (E,) the place of each edge's value on axis 0; 0 on cut edges.
     arriving: of each other group with which there are edges, the edges on which its values arrive.
     leaving: of the same groups, the places on axis 0 of what goes back along them, in the order in which that group has
@@ -99,7 +88,7 @@ class Parcels:
 
 
 class Mailbox:
-    """Any thread puts frames in, one takes them out, round after round.
+    """Where frames wait for their round: any thread puts them in, one takes them out, round after round.
 
     A frame that comes twice counts once, and one of a round that is over not at all.
     """
@@ -120,7 +109,7 @@ class Mailbox:
     ) -> dict[Edge, Frame]:
         """A round's frame of each (sender, receiver); a NeighbourLostError if nothing comes for so many seconds.
 
-        waiting: told before each wait whom it is for; it raises if there is to be none.
+        waiting(senders): called before each wait; it raises if there is to be none.
         """
         missing = {edge for edge in expected if (round, edge) not in self._early}
         while missing:
@@ -137,10 +126,10 @@ class Mailbox:
                 self._early[frame.round, (frame.sender, frame.receiver)] = frame
             if frame.round == round:
                 missing.discard((frame.sender, frame.receiver))
-        found = {edge: self._early[round, edge] for edge in expected}
+        frames = {edge: self._early[round, edge] for edge in expected}
         for over in [key for key in self._early if key[0] <= round]:
             del self._early[over]
-        return found
+        return frames
 
 
 def flattened(values: Sequence[Array]) -> tuple[Array, NDArray[np.uint8]]:
@@ -160,16 +149,16 @@ def unflattened(shapes: IntArray, doubles: Array, octets: NDArray[np.uint8]) -> 
     scalars, _ = prices_of(shapes)
     wide = shapes[:, 0] > 1
     ends = np.where(wide, np.cumsum(scalars * wide), np.cumsum(scalars * ~wide))
-    found = []
+    values = []
     for (_, ndim, *shape), start, end, is_wide in zip(
         shapes.tolist(), (ends - scalars).tolist(), ends.tolist(), wide.tolist(), strict=True
     ):
-        found.append((doubles if is_wide else octets)[start:end].reshape(shape[:ndim]))
-    return found
+        values.append((doubles if is_wide else octets)[start:end].reshape(shape[:ndim]))
+    return values
 
 
 class Everyone:
-    """What the agents of the groups say, by kind. items: those of the group here.  values: all agents', by id.
+    """Everyone's values, by kind, of shapes that may differ. items: those of the group here.  values: all, by agent.
 
     Shapes go to all groups, since all of them count messages; content to those that need it.
     """
@@ -187,8 +176,8 @@ class Everyone:
     def prices(self) -> Prices:
         return {kind: prices_of(shapes) for kind, shapes in self._shapes.items()}
 
-    def told(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
-        """To another group."""
+    def content_for(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
+        """What goes to another group."""
         words: list[tuple[str, NDArray[Any]]] = []
         for kind, values in self._items.items():
             words.append(("participants", self._own_shapes[kind].ravel().astype(np.uint32)))
@@ -197,14 +186,14 @@ class Everyone:
                 words += [(kind, doubles), ("agenda", octets)]
         return words
 
-    def take(self, group: int, heard: Sequence[NDArray[Any]], *, content: bool, check: bool) -> None:
+    def take(self, group: int, arrays: Sequence[NDArray[Any]], *, content: bool, check: bool) -> None:
         """From another group. check: whether values that make no sense for their kind are refused."""
         ids = self._hosting[group]
         stride = 3 if content else 1
-        if len(heard) != stride * len(self._items):
-            raise NonsenseError(ids[0], f"expected values of {len(self._items)} kinds, got {len(heard)} arrays")
+        if len(arrays) != stride * len(self._items):
+            raise NonsenseError(ids[0], f"expected values of {len(self._items)} kinds, got {len(arrays)} arrays")
         for k, kind in enumerate(self._items):
-            words, *flat = heard[stride * k : stride * (k + 1)]
+            words, *flat = arrays[stride * k : stride * (k + 1)]
             if words.dtype != np.uint32 or words.shape != (len(ids) * WORDS,):
                 raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {words.size} words")
             shapes = words.astype(np.int64).reshape(len(ids), WORDS)
@@ -227,7 +216,7 @@ class Everyone:
 class GroupedNetwork(Network):
     """Hosts one of the groups. hosting: all of them.  own: the number of the one here.
 
-    The central node is in the first agent's group: what that answers counts. All groups hear what is said to it, and do
+    The central node is in the first agent's group: what that answers counts. All groups get what is sent to it, and do
     the same with it, since they run the same code.
     """
 
@@ -265,10 +254,10 @@ class GroupedNetwork(Network):
     def _from_mailbox(self, mailbox: Mailbox, groups: Sequence[int], number: int, timeout: float) -> dict[int, Frame]:
         """For networks whose packets come into a mailbox."""
         try:
-            found = mailbox.take([(group, self.own) for group in groups], number, timeout, self._wait_for)
+            frames = mailbox.take([(group, self.own) for group in groups], number, timeout, self._wait_for)
         except NeighbourLostError as lost:
             raise NeighbourLostError(self.round, self._near(lost.neighbours), timeout) from None
-        return {group: frame for (group, _), frame in found.items()}
+        return {group: frame for (group, _), frame in frames.items()}
 
     def _near(self, groups: Iterable[int]) -> frozenset[int]:
         """The neighbours in some groups, in this round, or in any; of a group without any, all its agents."""
@@ -277,26 +266,26 @@ class GroupedNetwork(Network):
 
     def _neighbours_in(self, group: int, graph: Graph) -> frozenset[int]:
         if (group, graph) not in self._neighbours:
-            found = frozenset(self.hosting[group])
+            neighbours = frozenset(self.hosting[group])
             for each in (self.topology.union, graph):
                 receivers, senders = each.directed.T
                 near = senders[(self._group_of[senders] == group) & (self._group_of[receivers] == self.own)]
-                found = frozenset(near.tolist()) or found
-            self._neighbours[group, graph] = found
+                neighbours = frozenset(near.tolist()) or neighbours
+            self._neighbours[group, graph] = neighbours
         return self._neighbours[group, graph]
 
-    def _tell(self, group: int, number: int, *parts: tuple[str, NDArray[Any]]) -> None:
-        told = tuple(Part(kind, 0, value) for kind, value in parts)
-        self._send(group, Frame(self.own, group, number, told, phase_number(self._phase)))
+    def _send_content(self, group: int, number: int, *parts: tuple[str, NDArray[Any]]) -> None:
+        content = tuple(Part(kind, 0, value) for kind, value in parts)
+        self._send(group, Frame(self.own, group, number, content, phase_number(self._phase)))
 
-    def _hear(self, groups: Sequence[int], number: int) -> dict[int, tuple[NDArray[Any], ...]]:
-        """What some groups tell in the packets of this number."""
-        found = self._take(groups, number) if groups else {}
-        for group, frame in found.items():
+    def _receive(self, groups: Sequence[int], number: int) -> dict[int, tuple[NDArray[Any], ...]]:
+        """The arrays in the packets of this number from some groups."""
+        frames = self._take(groups, number) if groups else {}
+        for group, frame in frames.items():
             if frame.phase != phase_number(self._phase):
                 sender = min(self._near([group]))
                 raise NonsenseError(sender, f"expected the phase {self._phase!r}, got another one")
-        return {group: tuple(part.value for part in found[group].parts) for group in groups}
+        return {group: tuple(part.value for part in frames[group].parts) for group in groups}
 
     def _numbers(self, count: int) -> int:
         """The first of so many numbers of packets."""
@@ -309,10 +298,10 @@ class GroupedNetwork(Network):
         border, number = self._border(incoming), self._numbers(1)
         routes = {kind: border.parcels(cargos[kind]) if kind in cargos else border for kind in parts}
         for group in border.arriving:
-            self._tell(group, number, *((k, _flat(x[routes[k].leaving[group]])) for k, x in parts.items()))
+            self._send_content(group, number, *((k, _flat(x[routes[k].leaving[group]])) for k, x in parts.items()))
         result = {kind: _taken(x, routes[kind].sources) for kind, x in parts.items()}
-        for group, told in self._hear(list(border.arriving), number).items():
-            for (kind, x), rows in zip(parts.items(), told, strict=True):
+        for group, arrays in self._receive(list(border.arriving), number).items():
+            for (kind, x), rows in zip(parts.items(), arrays, strict=True):
                 places = routes[kind].arriving[group]
                 edges = cargos[kind].arriving[places] if kind in cargos else places
                 check_rows(kind, incoming.senders[edges], rows, (len(places), *_flat(x).shape[1:]))
@@ -340,24 +329,23 @@ class GroupedNetwork(Network):
         number = self._numbers(len(steps.waves) + 1)
         merging = GroupReduction(task, steps, self.hosting)
         for wave, step in enumerate(steps.waves):
-            merging.take(wave, self._hear(list(step.hears), number + wave - 1))
+            merging.take(wave, self._receive(list(step.arriving), number + wave - 1))
             merging.merge(wave)
-            for group in step.tells:
-                self._tell(group, number + wave, *merging.told_up(wave, group))
+            for group in step.leaving:
+                self._send_content(group, number + wave, *merging.content_up(wave, group))
         last = number + len(steps.waves) - 1
         if task.present is not None:  # who is present, straight to the root
             if self.own == steps.root:
-                merging.gather_who(self._hear(self._others, last))
+                merging.gather_who(self._receive(self._others, last))
             else:
-                self._tell(steps.root, last, *merging.own_who())
+                self._send_content(steps.root, last, *merging.own_who())
         if self.own == steps.root:
             merging.finish()
         else:
-            merging.take_down(self._hear([steps.above[self.own]], last + 1)[steps.above[self.own]])
+            merging.take_down(self._receive([steps.above[self.own]], last + 1)[steps.above[self.own]])
         for group in steps.below:
-            self._tell(group, last + 1, *merging.told_down(group))
-        informed, counts = self._way.informed(tree, task.recipient), merging.counts(self._way)
-        price_reduction(self.ledger, self._phase, task, self._way, informed, counts, self.agents)
+            self._send_content(group, last + 1, *merging.content_down(group))
+        self._pricing.reduction(task, self._way, tree, merging.counts(self._way))
         return merging.reduced()
 
     # ---- everyone's values ----------------------------------------------------------------------------
@@ -365,20 +353,21 @@ class GroupedNetwork(Network):
     def _everyones(
         self, items: dict[str, list[Array]], recipient: int | None = None, *, check: bool = True
     ) -> tuple[dict[str, list[Array]], Prices]:
-        """All agents' values, where some hosted agent is told them, and what they cost."""
+        """All agents' values, where some hosted agent gets them, and what they cost."""
         number, everyone = self._numbers(1), Everyone(items, self.hosting, self.own)
         for group in self._others:
-            self._tell(group, number, *everyone.told(content=recipient is None or self._group_of[recipient] == group))
-        for group, heard in self._hear(self._others, number).items():
-            everyone.take(group, heard, content=recipient is None or recipient in self.hosted, check=check)
+            self._send_content(
+                group, number, *everyone.content_for(content=recipient is None or self._group_of[recipient] == group)
+            )
+        for group, arrays in self._receive(self._others, number).items():
+            everyone.take(group, arrays, content=recipient is None or recipient in self.hosted, check=check)
         return everyone.values, everyone.prices
 
     def _collect(
         self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         values, prices = self._everyones(items, recipient)
-        informed = self._way.informed(tree, recipient)
-        price_collection(self.ledger, self._phase, tree, self._way, self._hosted, informed, prices)
+        self._pricing.collection(tree, self._way, self._hosted, recipient, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property
@@ -393,7 +382,7 @@ class GroupedNetwork(Network):
             for k, kind in enumerate(items):
                 self.ledger.record(self._phase, kind, edges, carried[:, 2 * k], carried[:, 2 * k + 1], messages)
         for step in range(rounds):
-            price_headers(self.ledger, self._phase, self.incoming_of(self.topology.at(self.round + step)).outgoing)
+            self._pricing.headers(self.incoming_of(self.topology.at(self.round + step)).outgoing)
         return _spoken(values, speaking)
 
     # ---- the central node -----------------------------------------------------------------------------
@@ -401,18 +390,18 @@ class GroupedNetwork(Network):
     def gather(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:
         items = self._as_items(parts)
         for kind, values in items.items():
-            self.ledger.record(self._phase, kind, self._uplinks, *price_values(values))
+            self._pricing.values(kind, self._uplinks, values)
         with self._in_use():
-            found = self._everyones(items, check=False)[0] if self._others else items
-        price_headers(self.ledger, self._phase, self._uplinks)
+            everyone = self._everyones(items, check=False)[0] if self._others else items
+        self._pricing.headers(self._uplinks)
         self.ledger.count_rounds(self._phase, 1)
-        return found
+        return everyone
 
     def scatter(self, x: Array, kind: str) -> Array:
         array = self.at_centre(x)
         downlinks = self._uplinks + self.agents
-        self.ledger.record(self._phase, check_kind(kind), downlinks, *price_values([array]))
-        price_headers(self.ledger, self._phase, downlinks)
+        self._pricing.values(check_kind(kind), downlinks, [array])
+        self._pricing.headers(downlinks)
         return np.broadcast_to(array, (len(self.hosted), *array.shape))
 
     def at_centre(self, x: Array) -> Array:
@@ -420,11 +409,11 @@ class GroupedNetwork(Network):
         with self._in_use():
             if self.own == centre:
                 for group in self._others:
-                    self._tell(group, number, ("stopping", array.ravel()))
+                    self._send_content(group, number, ("stopping", array.ravel()))
                 return array
-            (told,) = self._hear([centre], number)[centre]
-            check_rows("stopping", [0], told[None], (1, array.size))
-            return told.reshape(array.shape)
+            (answer,) = self._receive([centre], number)[centre]
+            check_rows("stopping", [0], answer[None], (1, array.size))
+            return answer.reshape(array.shape)
 
 
 def _taken(x: Array, places: IntArray) -> Array:
@@ -441,8 +430,8 @@ def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, li
     """What everyone said; empty arrays for those who said nothing."""
     says = speaking.tolist()
     return {
-        kind: [value if spoke else np.zeros(0) for value, spoke in zip(found, says, strict=True)]
-        for kind, found in values.items()
+        kind: [value if spoke else np.zeros(0) for value, spoke in zip(column, says, strict=True)]
+        for kind, column in values.items()
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,149 +39,123 @@ def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
 Prices = dict[str, tuple[IntArray, IntArray]]
 
 
-def price_exchange(
-    ledger: Ledger, phase: str, incoming: Incoming, parts: Mapping[str, Array], cargos: Mapping[str, Cargo]
-) -> None:
-    """One round: every part over every edge, or those rows of it that its cargo puts there."""
-    used = np.zeros(len(incoming.senders), dtype=bool)
-    for kind, x in parts.items():
-        row = math.prod(x.shape[1:])
-        if kind in cargos:
-            edges = np.flatnonzero(cargos[kind].sent)
-            scalars = cargos[kind].sent[edges] * row
-            ledger.record(phase, kind, incoming.outgoing[edges], scalars, part_bytes(x.ndim, 0) + 8 * scalars)
-            used[edges] = True
-        else:
-            ledger.record(phase, kind, incoming.outgoing, row, part_bytes(x.ndim - 1, row))
-            used[:] = True
-    price_headers(ledger, phase, incoming.outgoing[used])
-    ledger.count_rounds(phase, 1)
-
-
-def price_relays(ledger: Ledger, phase: str, edges: IntArray, messages: Iterable[Sequence[Part]]) -> None:
-    """One round of a flood: the parts that are passed on over each edge."""
-    for position, parts in zip(edges, messages, strict=True):
-        edge = np.array([position])
-        for kind in dict.fromkeys(part.kind for part in parts):
-            scalars, size = price_values([part.value for part in parts if part.kind == kind])
-            ledger.record(phase, kind, edge, scalars.sum(), size.sum())
-        price_headers(ledger, phase, edge)
-
-
-def price_reduction(
-    ledger: Ledger,
-    phase: str,
-    task: Reducing,
-    way: Way,
-    informed: BoolArray,
-    counts: tuple[IntArray, IntArray] | None,
-    agents: int,
-) -> None:
-    """What the hosted agents send in a reduction along the tree, all at once. informed: which of their children are.
-
-    counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
-    agents: the size of the fleet.
-    """
-    row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
-    if counts is None:
-        price_rows(ledger, phase, task.kind, way.up, task.pieces(row), row)
-        price_rows(ledger, phase, task.kind, down, task.pieces(task.result_shape), task.result_shape)
-        price_headers(ledger, phase, others)
-        return
-    below, total = counts
-    price_present(ledger, phase, task, agents, (way.up, row), below, way.below)
-    everyone = np.full(len(down), agents)
-    price_present(
-        ledger,
-        phase,
-        task,
-        agents,
-        (down, task.result_shape),
-        np.broadcast_to(total, (len(down), len(total))),
-        everyone,
-    )
-    if len(others):
-        words = -(-task.rows // 8)
-        if not total.all():
-            ledger.record(phase, WHO, others, words, part_bytes(1, words, 1))
-        price_headers(ledger, phase, others)
-
-
-def price_rows(
-    ledger: Ledger, phase: str, kind: str, edges: IntArray, pieces: Sequence[slice], row: tuple[int, ...]
-) -> None:
-    """Rows of a shape, in pieces, over each edge."""
-    for piece in pieces:
-        scalars = (piece.stop - piece.start) * math.prod(row)
-        ledger.record(phase, kind, edges, scalars, part_bytes(len(row) + 1, scalars))
-        price_headers(ledger, phase, edges)
-
-
-def price_present(
-    ledger: Ledger,
-    phase: str,
-    task: Reducing,
-    agents: int,
-    sent: tuple[IntArray, tuple[int, ...]],
-    present: IntArray,
-    possible: IntArray,
-) -> None:
-    """Edges and the shape of rows over them, of which present (E, n) says how many of the possible are in each."""
-    edges, row = sent
-    integer = list_type(agents).itemsize
-    for piece in task.pieces(row):
-        some = np.flatnonzero(present[:, piece].any(axis=1))
-        here, rows = present[some, piece], piece.stop - piece.start
-        used, named = np.count_nonzero(here, axis=1), rows + here.sum(axis=1)
-        bits = bit_bytes(rows, used, possible[some])
-        short = bits <= integer * named
-        size = np.where(short, bits, integer * named)
-        ledger.record(phase, WHO, edges[some], np.where(short, bits, named), part_bytes(1, 0) + size)
-        scalars = used * math.prod(row)
-        ledger.record(phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
-        price_headers(ledger, phase, edges)
-
-
-def price_collection(
-    ledger: Ledger,
-    phase: str,
-    tree: Tree,
-    way: Way,
-    hosted: IntArray,
-    informed: BoolArray,
-    prices: Prices,
-) -> None:
-    """What the hosted agents send where everyone's values go along the tree. informed: which of their children are.
-
-    prices: everyone's. Of agents who have nothing to say nothing is sent.
-    """
-    columns, speaking = [column for price in prices.values() for column in price], speaking_in(prices)
-    amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
-    below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
-    for edges, carried in (
-        (way.up, below[hosted[way.senders]]),
-        (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
-    ):
-        some = carried[:, 0] > 0
-        for k, kind in enumerate(prices):
-            ledger.record(phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
-        price_headers(ledger, phase, edges)
-    price_headers(ledger, phase, way.down[~informed])
-
-
 def speaking_in(prices: Prices) -> BoolArray:
     """(M,) who has something to say."""
     return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
 
 
-def price_headers(ledger: Ledger, phase: str, edges: slice | IntArray) -> None:
-    """The header that every message has: one over each edge."""
-    ledger.record(phase, FRAMING, edges, 0, HEADER_BYTES)
+@dataclass(frozen=True)
+class Pricing:
+    """Writes what messages cost into a ledger, under the name of a phase."""
 
+    ledger: Ledger
+    phase: str
 
-def price_values(values: Sequence[Array]) -> tuple[IntArray, IntArray]:
-    """The scalars in each value, and its bytes as a part of a message."""
-    return prices_of(shapes_of(values))
+    def headers(self, edges: slice | IntArray) -> None:
+        """The header that every message has: one over each edge."""
+        self.ledger.record(self.phase, FRAMING, edges, 0, HEADER_BYTES)
+
+    def values(self, kind: str, edges: IntArray, values: Sequence[Array]) -> None:
+        """A value over each edge, or the same one over all."""
+        self.ledger.record(self.phase, kind, edges, *prices_of(shapes_of(values)))
+
+    def exchange(self, incoming: Incoming, parts: Mapping[str, Array], cargos: Mapping[str, Cargo]) -> None:
+        """One round: every part over every edge, or those rows of it that its cargo puts there."""
+        used = np.zeros(len(incoming.senders), dtype=bool)
+        for kind, x in parts.items():
+            row = math.prod(x.shape[1:])
+            if kind in cargos:
+                edges = np.flatnonzero(cargos[kind].sent)
+                scalars = cargos[kind].sent[edges] * row
+                size = part_bytes(x.ndim, 0) + 8 * scalars
+                self.ledger.record(self.phase, kind, incoming.outgoing[edges], scalars, size)
+                used[edges] = True
+            else:
+                self.ledger.record(self.phase, kind, incoming.outgoing, row, part_bytes(x.ndim - 1, row))
+                used[:] = True
+        self.headers(incoming.outgoing[used])
+        self.ledger.count_rounds(self.phase, 1)
+
+    def relays(self, edges: IntArray, messages: Iterable[Sequence[Part]]) -> None:
+        """One round of a flood: the parts that are passed on over each edge."""
+        for position, parts in zip(edges, messages, strict=True):
+            edge = np.array([position])
+            for kind in dict.fromkeys(part.kind for part in parts):
+                scalars, size = prices_of(shapes_of([part.value for part in parts if part.kind == kind]))
+                self.ledger.record(self.phase, kind, edge, scalars.sum(), size.sum())
+            self.headers(edge)
+
+    def reduction(self, task: Reducing, way: Way, tree: Tree, counts: tuple[IntArray, IntArray] | None) -> None:
+        """What the hosted agents send in a reduction along the tree, all at once.
+
+        counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
+        """
+        informed = way.informed(tree, task.recipient)
+        row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
+        if counts is None:
+            self._rows(task, way.up, row)
+            self._rows(task, down, task.result_shape)
+            self.headers(others)
+            return
+        below, total = counts
+        agents = len(tree.parents)
+        self._present(task, agents, way.up, row, below, way.below)
+        present = np.broadcast_to(total, (len(down), len(total)))
+        self._present(task, agents, down, task.result_shape, present, np.full(len(down), agents))
+        if len(others):
+            words = -(-task.rows // 8)
+            if not total.all():
+                self.ledger.record(self.phase, WHO, others, words, part_bytes(1, words, 1))
+            self.headers(others)
+
+    def _rows(self, task: Reducing, edges: IntArray, row: tuple[int, ...]) -> None:
+        """Rows of a shape, in pieces, over each edge."""
+        for piece in task.pieces(row):
+            scalars = (piece.stop - piece.start) * math.prod(row)
+            self.ledger.record(self.phase, task.kind, edges, scalars, part_bytes(len(row) + 1, scalars))
+            self.headers(edges)
+
+    def _present(
+        self,
+        task: Reducing,
+        agents: int,
+        edges: IntArray,
+        row: tuple[int, ...],
+        present: IntArray,
+        possible: IntArray,
+    ) -> None:
+        """The same where present (E, n) says how many of the possible agents (E,) are in each row."""
+        integer = list_type(agents).itemsize
+        for piece in task.pieces(row):
+            some = np.flatnonzero(present[:, piece].any(axis=1))
+            here, rows = present[some, piece], piece.stop - piece.start
+            used, named = np.count_nonzero(here, axis=1), rows + here.sum(axis=1)
+            bits = bit_bytes(rows, used, possible[some])
+            short = bits <= integer * named
+            size = part_bytes(1, 0) + np.where(short, bits, integer * named)
+            self.ledger.record(self.phase, WHO, edges[some], np.where(short, bits, named), size)
+            scalars = used * math.prod(row)
+            self.ledger.record(self.phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
+            self.headers(edges)
+
+    def collection(self, tree: Tree, way: Way, hosted: IntArray, recipient: int | None, prices: Prices) -> None:
+        """What the hosted agents send where everyone's values go along the tree.
+
+        prices: everyone's. Of agents who have nothing to say nothing is sent.
+        """
+        informed, speaking = way.informed(tree, recipient), speaking_in(prices)
+        columns = [column for price in prices.values() for column in price]
+        amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
+        below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
+        for edges, carried in (
+            (way.up, below[hosted[way.senders]]),
+            (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
+        ):
+            some = carried[:, 0] > 0
+            for k, kind in enumerate(prices):
+                self.ledger.record(self.phase, kind, edges[some], *carried[some, 2 * k + 1 : 2 * k + 3].T)
+            self.headers(edges)
+        self.headers(way.down[~informed])
 
 
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
@@ -191,7 +166,7 @@ Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
 
 
 class Relays:
-    """Of the edges over which some agents send. sending: (M,) which."""
+    """What crosses which edge in a flood, computed and not sent: of the agents that are `sending` (M,)."""
 
     def __init__(self, topology: Topology, sending: BoolArray) -> None:
         self._topology, self._sending = topology, sending

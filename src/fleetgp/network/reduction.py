@@ -92,7 +92,7 @@ class Reducing:
 
 @dataclass(frozen=True)
 class Reduced:
-    """What the fleet has found.
+    """The result of a reduction.
 
     value: (n, ..) the same at every recipient; None in a process that hosts none of them.
     who: (M, n) who was present in which row, likewise; None too where all are in all.

@@ -1,19 +1,14 @@
 """The conformance suite: what every network must do, whatever carries its messages.
 
-`check_network(run, topology)` compares values and ledger with a plain reference; `testing_shutdown` checks how a
-network ends. Both raise AssertionError at the first difference.
+A user's own network passes the same suite. `run(function)` must open another fleet at every call, call
+function(network) once per group of hosted agents, all groups at the same time, and return the list of results; for
+`InProcess` that is `lambda function: [function(InProcess(topology))]`. An AssertionError tells the first difference.
 
-`run(function)` must open a fleet, call function(network) once per group of hosted agents, all groups at the same time,
-and return the list of results; for `InProcess` that is `lambda function: [function(InProcess(topology))]`.
-
-The conformance suite of reductions and collections along the tree; a part of `testing.check_network`.
-
-The conformance suite, second part: how a network ends, and that nobody waits for ever.
+`check_network`: values and ledger of all verbs against a plain reference.
 
 `check_ends`: close, double close, cancellation, wake-up, wrong use, nonsense. Rounds must have a long deadline.
-`check_lost_neighbour`: a neighbour that falls silent is named, and no round goes on without it. The deadline is short.
-`run` is that of `testing`; every call must open another fleet. Where its groups are processes, `semaphore` must make
-one of value 0 that works between them.
+`check_lost_neighbour`: a neighbour that falls silent is named; no round continues without it. Their deadline is short.
+Where the groups of a fleet are processes, `semaphore` must make one of value 0 that works between them.
 """
 
 from __future__ import annotations
@@ -63,9 +58,9 @@ def tree_transcript(network: Network) -> dict[str, Array]:
     seen: dict[str, Array] = {}
 
     def same(name: str, value: Array | BoolArray | None) -> None:
-        """The same at all hosted agents; NaN where nobody here was told."""
-        found = np.full(1, np.nan) if value is None else np.asarray(value, dtype=float).ravel()
-        seen[name] = np.tile(found, (len(network.hosted), 1))
+        """The same at all hosted agents; NaN where no hosted agent is a recipient."""
+        row = np.full(1, np.nan) if value is None else np.asarray(value, dtype=float).ravel()
+        seen[name] = np.tile(row, (len(network.hosted), 1))
 
     with network.phase("reduce"):
         for name, merge in (("sum", SUM), ("max", MAXIMUM), ("min", MINIMUM), ("nearest", NEAREST)):
@@ -77,22 +72,22 @@ def tree_transcript(network: Network) -> dict[str, Array]:
             "tree finish", network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
         )
     with network.phase("reduce to one"):
-        told = network.reduce(x, "statistics", recipient=last)
-        assert (told is None) == (last not in network.hosted)
-        seen["tree to one"] = _where_told(network, last, told, ROWS * 2)
+        total = network.reduce(x, "statistics", recipient=last)
+        assert (total is None) == (last not in network.hosted)
+        seen["tree to one"] = _at_recipient(network, last, total, ROWS * 2)
     with network.phase("present"):
-        found = network.reduce_present(x, present, "predictions")
-        assert found.value is not None
-        assert found.who is not None
-        same("present sum", np.where(found.absent[:, None], 0.0, found.value))
-        same("present who", found.who)
-        same("present absent", found.absent)
+        some = network.reduce_present(x, present, "predictions")
+        assert some.value is not None
+        assert some.who is not None
+        same("present sum", np.where(some.absent[:, None], 0.0, some.value))
+        same("present who", some.who)
+        same("present absent", some.absent)
         ordered = network.reduce_present(
             x, present, "predictions", NEAREST, finish=_counted, result_shape=(1,), recipient=last
         )
         same("present absent to one", ordered.absent)
         value = None if ordered.value is None else np.where(ordered.absent[:, None], 0.0, ordered.value)
-        seen["present to one"] = _where_told(network, last, value, ROWS)
+        seen["present to one"] = _at_recipient(network, last, value, ROWS)
     with network.phase("collect"):
         rows = [np.full((agent % 3, 2), float(agent)) for agent in network.hosted]
         found_all = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
@@ -102,7 +97,7 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         assert (found_one is None) == (last not in network.hosted)
         value = None if found_one is None else np.concatenate([v.ravel() for v in found_one["statistics"]])
         length = sum(2 * (agent % 3) for agent in range(network.agents))
-        seen["collect to one"] = _where_told(network, last, value, length)
+        seen["collect to one"] = _at_recipient(network, last, value, length)
     return seen
 
 
@@ -112,10 +107,10 @@ def _counted(total: Array, who: BoolArray | None) -> Array:
     return np.asarray(np.where(count > 0, total[:, :1], 0.0) * count)
 
 
-def _where_told(network: Network, told: int, value: Array | None, size: int) -> Array:
+def _at_recipient(network: Network, recipient: int, value: Array | None, size: int) -> Array:
     seen = np.full((len(network.hosted), size), np.nan)
     if value is not None:
-        seen[network.hosted.index(told)] = value.ravel()
+        seen[network.hosted.index(recipient)] = value.ravel()
     return np.asarray(np.nan_to_num(seen, nan=-7.0))
 
 
@@ -217,8 +212,8 @@ def _transcript(network: Network) -> dict[str, Array]:
             everyone = np.concatenate([v.ravel() for kind in ragged for v in ragged[kind]])
             seen[f"flood {attempt}"] = np.tile(everyone, (len(network.hosted), 1))
     with network.phase("quiet flood"):
-        heard = network.flood([np.arange(float(agent)) for agent in network.hosted], "statistics")
-        words = np.concatenate([[len(v), v.sum()] for v in heard])
+        flooded = network.flood([np.arange(float(agent)) for agent in network.hosted], "statistics")
+        words = np.concatenate([[len(v), v.sum()] for v in flooded])
         seen["quiet flood"] = np.tile(words, (len(network.hosted), 1))
     seen |= tree_transcript(network)
     seen["rounds"] = np.full((len(network.hosted), 1), float(network.round))
@@ -357,7 +352,7 @@ class Beside:
             finally:
                 finished.release(len(network.hosted))
 
-        return [found for found in self._run(one) if found is not None]
+        return [outcome for outcome in self._run(one) if outcome is not None]
 
 
 def _rounds(network: Network) -> None:

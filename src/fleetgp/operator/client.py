@@ -1,4 +1,4 @@
-"""Talking to a running agent from outside: one request, one answer or one clear error, within a stated time."""
+"""Requests to running agents: one answer or one clear error each, in a stated time; and whom a fleet needs."""
 
 from __future__ import annotations
 
@@ -59,14 +59,13 @@ class AgentClient:
         for reply in replies:
             if reply.ok is None:
                 break
-            told = json.loads(bytes(reply.ok.payload))
-            if "error" in told:
-                raise (InputError if told.get("wrong") else NetworkError)(told["error"])
-            return told["answer"]
+            document = json.loads(bytes(reply.ok.payload))
+            if "error" in document:
+                raise (InputError if document.get("wrong") else NetworkError)(document["error"])
+            return document["answer"]
         if time.monotonic() - began < 0.9 * within:
-            raise NetworkError(
-                f"{self.agent} gave no answer: the connection was lost, or it does not know this operator"
-            )
+            why = "the connection was lost, or it does not know this operator"
+            raise NetworkError(f"{self.agent} gave no answer: {why}")
         raise NetworkError(f"{self.agent} did not answer within {within:g} s")
 
     def close(self) -> None:
@@ -87,8 +86,8 @@ def why_unreachable(error: object) -> str:
     >>> why_unreachable("a cannot be reached at tcp/127.0.0.1:1: is it running?")
     ''
     """
-    _, found, told = str(error).partition(" cannot be reached at ")
-    return told.partition(": ")[2] if found and not told.endswith(NOBODY) else ""
+    _, unreachable, rest = str(error).partition(" cannot be reached at ")
+    return rest.partition(": ")[2] if unreachable and not rest.endswith(NOBODY) else ""
 
 
 def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
@@ -96,10 +95,9 @@ def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
     if own is None:
         return NOBODY
     if days_left(own.certificate) <= 0.0:
-        return (
-            f"the certificate {own.certificate} has expired: make another with `fleetgp certs`, or set the clock here"
-        )
-    if not endpoint.startswith("tls/"):  # QUIC tells a refusal and silence apart only to those who speak it
+        remedy = "make another with `fleetgp certs`, or set the clock here"
+        return f"the certificate {own.certificate} has expired: {remedy}"
+    if not endpoint.startswith("tls/"):  # only QUIC itself could tell a refusal from silence
         return f"is it running, with a certificate of the authority in {own.authority}?"
     host, port = address_of(endpoint)
     try:

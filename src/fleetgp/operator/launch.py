@@ -1,7 +1,4 @@
-"""All agents of a file on this machine: started as processes of their own, watched, and stopped.
-
-A small fleet to try: boats on the paper's synthetic field, each with a file of its own.
-"""
+"""All agents of a file on this machine: started as processes, watched, and stopped; and an example fleet of boats."""
 
 from __future__ import annotations
 
@@ -110,20 +107,10 @@ def fleet_text(
     lease: float = 5,
 ) -> str:
     """A fleet.toml with these agents and links."""
-    head = HEAD.format(
-        count=len(names),
-        name=name,
-        kernel=kernel,
-        normalize=str(normalize).lower(),
-        training=training,
-        training_options=training_options,
-        prediction=prediction,
-        prediction_options=prediction_options,
-        connect=connect,
-        round=round,
-        lease=lease,
-    )
-    parts = [head]
+    options = {"training_options": training_options, "prediction_options": prediction_options}
+    seconds = {"connect": connect, "round": round, "lease": lease}
+    model = {"kernel": kernel, "normalize": str(normalize).lower(), "training": training, "prediction": prediction}
+    parts = [HEAD.format(count=len(names), name=name, **model, **options, **seconds)]
     for number, agent in enumerate(names):
         others = sorted({b for a, b in edges if a == number} | {a for a, b in edges if b == number})
         listed = ", ".join(f'"{names[other]}"' for other in others)
@@ -143,14 +130,17 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-Told = Callable[[str, dict[str, Any]], None]
+#: listener(agent, line): gets every line that an agent logs, as it comes.
+LogListener = Callable[[str, dict[str, Any]], None]
 
 
 class Launched:
-    """The agents' processes. told(agent, line): every line an agent logs, as it comes."""
+    """The agents' processes. detach: they outlive this one, and log to files instead of to the listener."""
 
-    def __init__(self, file: Path, description: Description, *, detach: bool = False, told: Told | None = None) -> None:
-        self.description, self._told = description, told
+    def __init__(
+        self, file: Path, description: Description, *, detach: bool = False, listener: LogListener | None = None
+    ) -> None:
+        self.description, self._listener = description, listener
         # One BLAS thread each: several agents share this machine's cores.
         env = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **os.environ}
         self.processes: dict[str, subprocess.Popen[str]] = {}
@@ -168,7 +158,7 @@ class Launched:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL if detach else subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # Ctrl-C is for whoever started them, who then tells them
+                    start_new_session=True,  # Ctrl-C is for whoever started them, who then stops them
                 )
         except BaseException:
             self.stop(0.0)
@@ -219,18 +209,18 @@ class Launched:
     def _read(self, name: str, lines: Iterable[str]) -> None:
         for line in lines:
             try:
-                told = json.loads(line)
+                document = json.loads(line)
             except ValueError:
-                told = None
-            self._tell(name, told if isinstance(told, dict) else {"event": line.strip(), "level": "error"})
+                document = None
+            self._pass_on(name, document if isinstance(document, dict) else {"event": line.strip(), "level": "error"})
         code = self.processes[name].wait()
-        self._tell(name, {"event": "ended", "code": code, "level": "info" if code == 0 else "error"})
+        self._pass_on(name, {"event": "ended", "code": code, "level": "info" if code == 0 else "error"})
 
-    def _tell(self, name: str, told: dict[str, Any]) -> None:
-        """Pass a line on. An error there must not end the reading: an agent whose lines nobody reads would block."""
-        if self._told is not None:
+    def _pass_on(self, name: str, document: dict[str, Any]) -> None:
+        """An error there must not end the reading: an agent whose lines nobody reads would block."""
+        if self._listener is not None:
             with suppress(Exception):
-                self._told(name, told)
+                self._listener(name, document)
 
     def _last_words(self, name: str) -> str:
         try:
@@ -239,8 +229,8 @@ class Launched:
                 # A shorter file than before is a new one: the old one was full, and moved aside.
                 before = self._before[name] if self._before[name] <= size else 0
                 file.seek(max(before, size - 100_000))
-                told = json.loads(file.read().splitlines()[-1])
-            return str(told.get("error") or told.get("event"))
+                last = json.loads(file.read().splitlines()[-1])
+            return str(last.get("error") or last.get("event"))
         except (OSError, ValueError, IndexError, AttributeError):
             return "it left no word"
 

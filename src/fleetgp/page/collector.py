@@ -137,7 +137,7 @@ class Collector:
         for name, one in contacts.items():
             if one.state:
                 self._bytes.take(name, one.state.get("bytes", 0))
-                self._hellos.take(name, one.state.get("told", 0))
+                self._hellos.take(name, one.state.get("overhead", 0))
         picture = {
             "fleet": facts.as_dict(),
             "now": round(now, 3),
@@ -256,7 +256,7 @@ def _kinds(contacts: Any) -> dict[str, int]:
     """Bytes by kind of content, in words."""
     sizes: Counter[str] = Counter()
     for one in contacts:
-        kinds = {**one.state.get("kinds", {}), "hellos": one.state.get("told", 0)}
+        kinds = {**one.state.get("kinds", {}), "hellos": one.state.get("overhead", 0)}
         for kind, size in kinds.items():
             sizes[KINDS.get(kind, kind)] += int(size)
     return {word: size for word, size in sizes.items() if size}

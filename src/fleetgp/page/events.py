@@ -233,11 +233,7 @@ def absence_sentence(presence: str, names: Sequence[str], seconds: float) -> str
 
 
 def headline(
-    kind: str,
-    names: Sequence[str],
-    missing: Mapping[str, tuple[str, float]],
-    parts: Sequence[Sequence[str]],
-    busy: str,
+    kind: str, names: Sequence[str], missing: Mapping[str, tuple[str, float]], parts: Sequence[Sequence[str]], busy: str
 ) -> str:
     """The sentence at the top. missing: who is "gone" or "silent", and for how many seconds.  busy: a sentence more.
 

@@ -10,10 +10,8 @@ and no global setting changes. `ax.figure.savefig("field.pdf")` writes it; for a
 Colours stay apart for the colour-blind and in print: Okabe and Ito's for agents, viridis and cividis for values.
 """
 
+from fleetgp.plot.charts import convergence, kernels, reliability, traffic
 from fleetgp.plot.maps import field
 from fleetgp.plot.maps import map_ as map  # noqa: A004 - `fg.plot.map`
-from fleetgp.plot.reliability import reliability
-from fleetgp.plot.traffic import traffic
-from fleetgp.plot.trainings import convergence, kernels
 
 __all__ = ["convergence", "field", "kernels", "map", "reliability", "traffic"]

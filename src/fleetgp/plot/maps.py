@@ -1,7 +1,4 @@
-"""Mean and uncertainty side by side.
-
-Where the agents' data are, and who talks to whom.
-"""
+"""Figures of places: where the agents' data are and who talks to whom; mean and uncertainty side by side."""
 
 from __future__ import annotations
 
@@ -25,6 +22,14 @@ from fleetgp.validation import as_flag, as_numbers
 MOST_POINTS = 5000
 #: Agents whose names are written.
 NAMED = 30
+#: Standard deviations that differ by more than this factor are drawn on a logarithmic scale.
+WIDE = 10.0
+#: Inches: of a panel, at most.
+WIDEST, HIGHEST = 3.4, 3.6
+#: Observations that are drawn, at most.
+MOST = 1500
+#: The standard deviations of a map, and their titles.
+DEVIATIONS = {"std": "Standard deviation", "std_observed": "Standard deviation of an observation"}
 
 
 def field(
@@ -87,17 +92,9 @@ def draw_names(ax: Any, places: Array, names: Sequence[str]) -> None:
     from matplotlib.patheffects import withStroke
 
     for place, name in zip(places, names, strict=True) if 0 < len(names) <= NAMED else ():
-        ax.annotate(
-            name,
-            place,
-            xytext=(0, 5),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=SMALL,
-            zorder=5,
-            path_effects=[withStroke(linewidth=2.0, foreground="white")],
-        )
+        white = [withStroke(linewidth=2.0, foreground="white")]
+        above: dict[str, Any] = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "va": "bottom"}
+        ax.annotate(name, place, fontsize=SMALL, zorder=5, path_effects=white, **above)
 
 
 def _checked(along: Any, dimension: int) -> list[int]:
@@ -110,16 +107,6 @@ def _checked(along: Any, dimension: int) -> list[int]:
             f"along: expected the numbers of two inputs, from 0 to {dimension - 1}, got {shortened(along)}"
         )
     return pair
-
-
-#: Deviations that differ by more than this factor are drawn on a logarithmic scale.
-WIDE = 10.0
-#: Inches: of a panel, at most.
-WIDEST, HIGHEST = 3.4, 3.6
-#: Observations that are drawn, at most.
-MOST = 1500
-#: The deviations that a map has, and what they are called.
-DEVIATIONS = {"std": "Standard deviation", "std_observed": "Standard deviation of an observation"}
 
 
 def map_(
@@ -135,11 +122,11 @@ def map_(
     what: a fleet, which is asked for a map (asked: as of `Fleet.map`); a map as `Fleet.map` and `fleetgp map` make it;
         or a prediction at the points of a grid.
     axes: two, to draw on.
-    std: "std" is the deviation of the field, "std_observed" that of an observation.
+    std: "std" for the field, "std_observed" for an observation.
     dots: a fleet, whose observations are drawn, or places (N, 2); of a fleet that is asked, its own.
 
-    Cells that the data say nothing about are hatched, not coloured: a colour would pass for knowledge. Deviations that
-    differ by a factor of ten have a logarithmic scale.
+    Cells that the data say nothing about are hatched, not coloured: a colour would pass for knowledge. Standard
+    deviations that differ by a factor of ten have a logarithmic scale.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> seen = synthetic_field(120, seed=1)
@@ -163,32 +150,25 @@ def map_(
         if places.ndim != 2 or places.shape[1] != 2:
             raise InputError(f"dots: expected a fleet, or places (N, 2), got the shape {places.shape}")
     width, height = layers.inches
-    found = several_axes(axes, 1, 2, (2.0 * (width + 1.3), height + 1.0), sharey=True)
+    panels = several_axes(axes, 1, 2, (2.0 * (width + 1.3), height + 1.0), sharey=True)
     if axes is None:
-        for ax in found:
+        for ax in panels:
             _limit_ticks(ax, layers, width, height)
     target, unit = layers.target, layers.units.get(layers.target, "")
     label = f"{target} ({unit})" if unit else target
-    panels = (
-        (f"Mean of {target}", layers.mean, label),
-        (
-            DEVIATIONS[std],
-            layers.deviation,
-            f"std of {label}",
-        ),
-    )
-    for number, (ax, (title, values, told)) in enumerate(zip(found, panels, strict=True)):
-        _panel(ax, layers, values, told, deviation=number == 1)
+    contents = ((f"Mean of {target}", layers.mean, label), (DEVIATIONS[std], layers.deviation, f"std of {label}"))
+    for number, (ax, (title, values, text)) in enumerate(zip(panels, contents, strict=True)):
+        _panel(ax, layers, values, text, deviation=number == 1)
         ax.plot(*places.T, ".", color="white", markersize=0.8, alpha=0.5)
         ax.set_title(title, fontsize=TEXT + 0.5, wrap=True)
         ax.set_xlabel(with_unit(layers.names[0], layers.units))
-    found[0].set_ylabel(with_unit(layers.names[1], layers.units))
-    return found
+    panels[0].set_ylabel(with_unit(layers.names[1], layers.units))
+    return panels
 
 
 @dataclass(frozen=True)
 class Layers:
-    """A map, whoever made it. names: of the two axes.  x, y: along them.  mean, deviation: (len(y), len(x)).
+    """A map. names: of the two axes.  x, y: along them.  mean, deviation: (len(y), len(x)).
 
     known: where the data say something.  units: by name.
     """

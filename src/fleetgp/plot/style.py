@@ -40,12 +40,12 @@ def axes_of(ax: Any, width: float = COLUMN, height: float = 3.0) -> Any:
 def several_axes(axes: Any, rows: int, columns: int, size: tuple[float, float], **how: Any) -> Any:
     """(n,) axes that were given, as many as are needed, or new ones."""
     if axes is None:
-        made = figure_of(*size).subplots(rows, columns, squeeze=False, **how).ravel()
-        return np.array([styled(ax) for ax in made], dtype=object)
-    found = np.ravel(np.asarray(axes, dtype=object))
-    if len(found) != rows * columns or not all(hasattr(ax, "transAxes") for ax in found):
-        raise InputError(f"axes: expected {rows * columns} axes of a matplotlib figure, got {len(found)} things")
-    return found
+        new = figure_of(*size).subplots(rows, columns, squeeze=False, **how).ravel()
+        return np.array([styled(ax) for ax in new], dtype=object)
+    given = np.ravel(np.asarray(axes, dtype=object))
+    if len(given) != rows * columns or not all(hasattr(ax, "transAxes") for ax in given):
+        raise InputError(f"axes: expected {rows * columns} axes of a matplotlib figure, got {len(given)} things")
+    return given
 
 
 def styled(ax: Any) -> Any:
@@ -100,8 +100,8 @@ def with_unit(name: str, units: Mapping[str, str]) -> str:
 
 def aspect_of(names: Sequence[str], low: Any, high: Any) -> Any:
     """As on the ground for longitudes and latitudes; else what fits, unless both axes are of one size."""
-    told = [coordinate_facts(name, {}).get("standard_name") for name in names]
-    if told == ["longitude", "latitude"]:
+    kinds = [coordinate_facts(name, {}).get("standard_name") for name in names]
+    if kinds == ["longitude", "latitude"]:
         return 1.0 / max(0.05, float(np.cos(np.radians(0.5 * (low[1] + high[1])))))
     widths = np.asarray(high) - np.asarray(low)
     return "equal" if 0.5 <= widths[0] / max(widths[1], 1e-300) <= 2.0 else "auto"

@@ -12,7 +12,7 @@ in its imaginary part, to rounding. What the agents add up, and its derivatives 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,7 +40,6 @@ from fleetgp.prediction.methods import (
     PreviousState,
     SharedState,
     Vector,
-    register,
 )
 from fleetgp.prediction.posteriors import SMALLEST, UNUSED, Marginals, Posteriors, first_used
 from fleetgp.prediction.rules import (
@@ -50,7 +49,6 @@ from fleetgp.prediction.rules import (
     Frame,
     JointRule,
     Pieces,
-    check_rule,
     finished,
     joint_posterior,
     normalizer,
@@ -65,7 +63,7 @@ STEP = 1e-30
 class Committee(PredictionMethod):
     """Every agent answers from its own data, and an aggregation rule makes one answer of all."""
 
-    aggregation: AggregationRule = field(default=POE)
+    aggregation: AggregationRule = POE
 
     @property
     def rule(self) -> str:
@@ -75,7 +73,7 @@ class Committee(PredictionMethod):
     def options(self) -> tuple[str, ...]:
         """The options that have a meaning for this method.
 
-        >>> METHODS["dec-nn-poe"].options
+        >>> Committee("dec-nn-poe", decentralized=True, nearest=True).options
         ('engine', 'n_neighbours', 'consensus', 'rounds', 'tol', 'eta')
         """
         agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
@@ -309,20 +307,6 @@ class Committee(PredictionMethod):
             return GradientAnswer.unknown(query, known.engine)
         kinked = result[:, width:] > 0.0
         return GradientAnswer(result[:, :width], None, participants, known.engine, kinked, known.jitter)
-
-
-def register_rule(rule: AggregationRule) -> None:
-    """Add the methods of an aggregation rule: over a server, along the tree, and of the correlated agents.
-
-    They are called by the rule's name, alone and after dec- and dec-nn-. Everything that knows methods by name knows
-    them from then on: predictions, `recommend`, the command line, and what private="rows" refuses.
-    """
-    check_rule(rule)
-    register(
-        Committee(rule.name, aggregation=rule),
-        Committee(f"dec-{rule.name}", decentralized=True, aggregation=rule),
-        Committee(f"dec-nn-{rule.name}", decentralized=True, nearest=True, aggregation=rule),
-    )
 
 
 # ---- what the agents believe -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a prediction method is, what it is asked and what it answers, and the registry of all methods.
+"""What a prediction method is, what it is asked and what it answers, and how many queries it answers at a time.
 
 A method is an object: `agree` gets from the other agents what does not depend on the queries; `predict`, `joint` and
 `gradient` answer a block of queries. All are abstract, so that no method is answered by the formula of another.
@@ -7,7 +7,7 @@ A method is an object: `agree` gets from the other agents what does not depend o
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,15 +19,13 @@ from fleetgp.consensus import BatchOutcome
 from fleetgp.data.dataset import Dataset
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import InputError, check_name
+from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.conditioned import Conditioned
 
-#: The options of the paper's recursions alone.
-RECURSIVE = ("rounds", "tol")
 #: Kinds of content that hold rows of the data.
 ROWS = ("inputs", "observations")
 #: Queries that the agents answer together: one message carries them all.
@@ -291,6 +289,7 @@ class PredictionMethod(abc.ABC):
     def those_of(self, **options: Any) -> dict[str, Any]:
         """Of one set of options for many methods, those that this method has.
 
+        >>> from fleetgp.prediction import prediction_method
         >>> prediction_method("dec-poe").those_of(eta=0.1, rounds=50)
         {'rounds': 50}
         """
@@ -299,70 +298,6 @@ class PredictionMethod(abc.ABC):
     def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
         """The share of the prior's variance (.., T) that variances of f explain. participants: (M, T)."""
         return np.asarray(1.0 - variances / prior)
-
-
-#: All methods by name; see `register` and `fleetgp.prediction.register_rule`.
-METHODS: dict[str, PredictionMethod] = {}
-
-
-class _Names(Sequence[str]):
-    """The names of all methods, as many as there are at the time."""
-
-    def __getitem__(self, position: Any) -> Any:
-        return tuple(METHODS)[position]
-
-    def __len__(self) -> int:
-        return len(METHODS)
-
-    def __repr__(self) -> str:
-        return repr(tuple(METHODS))
-
-
-PREDICTION_METHODS: Sequence[str] = _Names()
-
-
-def register(*methods: PredictionMethod) -> None:
-    """Add methods, which have names of their own."""
-    for method in methods:
-        if method.name in METHODS:
-            raise InputError(f"expected a new name of a prediction method, got {method.name!r}, which there is already")
-    METHODS.update({method.name: method for method in methods})
-
-
-def prediction_method(name: str) -> PredictionMethod:
-    """A method by name.
-
-    >>> prediction_method("dec-nn-grbcm").nearest
-    True
-    """
-    check_name("prediction method", name, PREDICTION_METHODS)
-    return METHODS[name]
-
-
-def refuse_foreign(method: PredictionMethod, given: Mapping[str, object], spelled: Callable[[str], str] = str) -> None:
-    """One clear error for an option that was given (is not None) and that the method does not have.
-
-    spelled: how the caller writes an option's name.
-
-    >>> refuse_foreign(METHODS["poe"], {"eta": 0.1})
-    Traceback (most recent call last):
-    fleetgp.errors.InputError: poe has no option eta: expected one of engine, n_neighbours; methods with eta: dec-nn-...
-    """
-    for name, value in given.items():
-        if value is not None and name not in method.options:
-            having = ", ".join(row.name for row in METHODS.values() if name in row.options)
-            own = ", ".join(map(spelled, method.options))
-            raise InputError(
-                f"{method.name} has no option {spelled(name)}: expected one of {own}; "
-                f"methods with {spelled(name)}: {having}"
-            )
-        consensus = given.get("consensus")
-        recursive = isinstance(consensus, str) and consensus == "average"
-        if value is not None and name in RECURSIVE and not recursive:
-            raise InputError(
-                f"{spelled(name)} is of the paper's recursions, and sums along the tree are exact: "
-                f"leave it out, or give {spelled('consensus')} average as well"
-            )
 
 
 def check_joint(method: PredictionMethod, agents: int, count: int) -> None:

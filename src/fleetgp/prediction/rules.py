@@ -36,7 +36,6 @@ from typing import ClassVar
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.errors import InputError
 from fleetgp.linalg.cholesky import factorize
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.methods import Vector
@@ -303,15 +302,6 @@ RULES: tuple[AggregationRule, ...] = (
     GeneralizedRobustCommittee(),
 )
 AGGREGATIONS = tuple(rule.name for rule in RULES)
-
-
-def check_rule(rule: object) -> None:
-    """One clear error for what is no rule, or has no name that a method could have."""
-    if not isinstance(rule, AggregationRule):
-        raise InputError(f"expected an instance of a subclass of AggregationRule, got {rule!r}")
-    name = getattr(rule, "name", None)
-    if not isinstance(name, str) or not name.replace("-", "").isalnum() or name != name.lower():
-        raise InputError(f"expected a rule with a name of small letters, digits and hyphens, got {name!r}")
 
 
 def finished(rule: AggregationRule, totals: Array, count: Array, beliefs: Beliefs) -> tuple[Array, Array]:

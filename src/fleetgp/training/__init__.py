@@ -1,7 +1,13 @@
 """The training methods, and what another one needs."""
 
 from fleetgp.training.fit import Compared, Fit, MeanFit, Start
-from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, register_trainer, training_method
+from fleetgp.training.methods import (
+    DECENTRALIZED_TRAINERS,
+    TRAINING_METHODS,
+    TrainingMethod,
+    register_trainer,
+    training_method,
+)
 from fleetgp.training.multi_output import train_together
 from fleetgp.training.objective import Local
 from fleetgp.training.options import TrainingOptions
@@ -11,6 +17,7 @@ from fleetgp.training.train import train, train_best
 from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
 
 __all__ = [
+    "DECENTRALIZED_TRAINERS",
     "TRAINING_METHODS",
     "Compared",
     "Fit",

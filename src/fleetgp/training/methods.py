@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.network.ledger import KINDS
-from fleetgp.registry import Registry
+from fleetgp.registry import Names, Registry
 from fleetgp.training.admm import EdgeAdmm, ServerAdmm
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
 from fleetgp.training.newton import TreeNewton
@@ -67,7 +67,7 @@ class TrainingMethod:
     def kinds(self) -> tuple[str, ...]:
         """The kinds of content that its messages may hold.
 
-        >>> TRAINING_METHODS["dec-fact-gp"].kinds
+        >>> METHODS["dec-fact-gp"].kinds
         ('statistics',)
         """
         possible = ("statistics", *_KINDS[self.meet], *(ROWS if self.augmented else ()))
@@ -83,14 +83,14 @@ class TrainingMethod:
 
         spelled: how the caller writes an option's name.
 
-        >>> TRAINING_METHODS["dec-apx-gp"].check_options(TrainingOptions(step=1e-3))
+        >>> METHODS["dec-apx-gp"].check_options(TrainingOptions(step=1e-3))
         Traceback (most recent call last):
         fleetgp.errors.InputError: dec-apx-gp has no option step: methods with step: c-gp, dec-c-gp
         """
         given = [name for name in SWITCHED if getattr(options, name) is not None]
         for name in given:
             if name not in self.options:
-                having = ", ".join(row.name for row in TRAINING_METHODS.values() if name in row.options)
+                having = ", ".join(row.name for row in METHODS.values() if name in row.options)
                 option = spelled(name)
                 raise InputError(f"{self.name} has no option {option}: methods with {option}: {having}")
         if "step" in given and not options.descends:
@@ -102,7 +102,7 @@ class TrainingMethod:
     def check_stepwise(self, given: Iterable[str]) -> None:
         """Refuse a method that has no single steps, and options that no step has."""
         if not self.stepwise:
-            having = ", ".join(row.name for row in TRAINING_METHODS.values() if row.stepwise)
+            having = ", ".join(row.name for row in METHODS.values() if row.stepwise)
             raise InputError(
                 f"{self.name} has no single steps, since it is one minimization by L-BFGS: use train, or a method that "
                 f"goes round by round: {having}"
@@ -249,8 +249,9 @@ _ROWS = (
         augmented=True,
     ),
 )
-#: All training methods by name, as many as there are at the time.
-TRAINING_METHODS = Registry("training method", {row.name: row for row in _ROWS})
+METHODS: Registry[TrainingMethod] = Registry("training method", {row.name: row for row in _ROWS})
+TRAINING_METHODS: Sequence[str] = Names(METHODS)
+DECENTRALIZED_TRAINERS: Sequence[str] = Names(METHODS, lambda method: method.decentralized)
 
 
 def training_method(name: str) -> TrainingMethod:
@@ -259,7 +260,7 @@ def training_method(name: str) -> TrainingMethod:
     >>> training_method("dec-gapx-gp").augmented
     True
     """
-    return TRAINING_METHODS[TRAINING_METHODS.check(name)]
+    return METHODS[METHODS.check(name)]
 
 
 def register_trainer(
@@ -285,4 +286,4 @@ def register_trainer(
     if foreign or meet not in ("tree", "edges", "server"):
         got, expected = (foreign[0], SWITCHED) if foreign else (meet, ("tree", "edges", "server"))
         raise InputError(f"trainer {name}: expected one of {', '.join(expected)}, got {shortened(got)}")
-    TRAINING_METHODS.add(name, TrainingMethod(name, meet, solver, sends, use, tuple(options), augmented))
+    METHODS.add(name, TrainingMethod(name, meet, solver, sends, use, tuple(options), augmented))

@@ -34,7 +34,7 @@ from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.agreements import MeanName, Scaling, independent_solution
 from fleetgp.consensus.reductions import Reduction, of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
+from fleetgp.data.partition import FEWEST, FOLDS, block_pieces, drawn, hidden
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import Trend
 from fleetgp.engines.expert import Expert, check_engine, outliers, reweighed

@@ -40,7 +40,7 @@ class Crew:
         self.lost = 0  # workers that were replaced, ever
 
     def task(self, topology: Topology, function: Function, arguments: Sequence[tuple[Any, ...]]) -> Task:
-        """function(network, memory, tell, *arguments[k]) at worker k, all at the same time."""
+        """function(network, memory, report, *arguments[k]) at worker k, all at the same time."""
         if self.busy:
             raise NetworkError("the workers have another task: take all of its results, or close it, before the next")
         return Task(self, topology, function, arguments)
@@ -64,7 +64,7 @@ class Crew:
 
 
 class Task:
-    """Work that is going on at all workers. Iterate over what they tell, number by number: a list, worker by worker.
+    """Work that is going on at all workers. Iterate over their reports, number by number: a list, worker by worker.
 
     results: what the function returned at each worker, after the last one.
     Whoever leaves before the end, by Ctrl-C or an error, ends the work.
@@ -75,8 +75,8 @@ class Task:
     ) -> None:
         self._crew, self._topology, self._function, self._arguments = crew, topology, function, arguments
         self._epoch = next(_EPOCHS)
-        self._heard = [0] * len(crew.hosts)
-        self._told: list[list[Any]] = [[] for _ in crew.hosts]
+        self._taken = [0] * len(crew.hosts)
+        self._reports: list[list[Any]] = [[] for _ in crew.hosts]
         self._ended: list[Ended | None] = [None] * len(crew.hosts)
         self._left = LOSSES
         self._lives = [0] * len(crew.hosts)  # hosts that were lost, of each number
@@ -91,7 +91,7 @@ class Task:
         return [ended.result for ended in self._ended if ended is not None]
 
     def finish(self) -> list[Any]:
-        """The results, where nothing is told."""
+        """The results, where nothing is reported."""
         for _ in self:
             pass
         return self.results
@@ -105,8 +105,8 @@ class Task:
             self._set_to_work(everyone - lost, {})
             while any(ended is None for ended in self._ended):
                 self._listen()
-                while all(self._told):
-                    yield [told.pop(0) for told in self._told]
+                while all(self._reports):
+                    yield [reports.pop(0) for reports in self._reports]
         finally:
             self._crew.busy = False
             if not all(ended and ended.error is None for ended in self._ended) and ray.is_initialized():
@@ -116,11 +116,11 @@ class Task:
     def _listen(self) -> None:
         """What is new at the workers that are still at work. An error at one of them is the task's."""
         running = {k for k, ended in enumerate(self._ended) if ended is None}
-        hosts, heard = self._crew.hosts, self._heard
-        answers, lost = _answers({k: hosts[k].told.remote(self._epoch, heard[k]) for k in running}, SILENCE)
-        for k, (told, ended) in answers.items():
-            self._told[k] += told
-            heard[k] += len(told)
+        hosts, taken = self._crew.hosts, self._taken
+        answers, lost = _answers({k: hosts[k].reports.remote(self._epoch, taken[k]) for k in running}, SILENCE)
+        for k, (reports, ended) in answers.items():
+            self._reports[k] += reports
+            taken[k] += len(reports)
             self._ended[k] = ended
         errors = [ended.error for ended in self._ended if ended and ended.error]
         if errors:  # of several, one that is no mere consequence
@@ -134,7 +134,7 @@ class Task:
         crew = self._crew
         calls = {}
         for k in numbers:
-            facts = crew.hosting, k, tuple(crew.hosts), crew.timeout, tuple(self._lives), self._heard[k]
+            facts = crew.hosting, k, tuple(crew.hosts), crew.timeout, tuple(self._lives), self._taken[k]
             calls[k] = crew.hosts[k].begin.remote(Place(self._epoch, self._topology, *facts), shared)
         answers, lost = _answers(calls, START)
         if homeless := lost - crew.known:

@@ -1,4 +1,8 @@
-"""A worker process: it hosts a group of agents, one task after the other, and tells how far it has come."""
+"""A worker process: it hosts a group of agents, one task after the other, and reports how far it has come.
+
+`RayNetwork` is its end of the network, where a packet is one call of another group's host. Whatever a host sends can be
+sent again by a host that takes its place, the readings of its clock included.
+"""
 
 from __future__ import annotations
 
@@ -138,9 +142,9 @@ class RayNetwork(GroupedNetwork):
         self._mailbox.wake()
 
 
-#: How many things a task may tell before anybody asks for them, and for how many seconds it then waits.
+#: How many reports a task may make before anybody takes them, and for how many seconds it then waits.
 AHEAD, UNHEARD = 200, 3600.0
-#: Seconds for which a question about a task that has nothing new to tell stays open.
+#: Seconds for which a question about a task that has nothing new to report stays open.
 OPEN = 0.5
 
 
@@ -155,7 +159,7 @@ class Memory:
     own: dict[Any, Any] = field(default_factory=dict)
 
 
-#: What hosts do: function(network, memory, tell, *arguments). Told things come to whoever follows the task, in order.
+#: What hosts do: function(network, memory, report, *arguments). Reports come to whoever follows the task, in order.
 Function = Callable[..., Any]
 
 
@@ -173,7 +177,7 @@ class Place:
     peers: Sequence[Any]
     timeout: float
     lives: Sequence[int]
-    heard: int = 0  # things that a lost host has told: they are not told again
+    taken: int = 0  # reports of a lost host that were taken: they are not made again
 
 
 @dataclass(frozen=True)
@@ -184,19 +188,19 @@ class Ended:
     error: BaseException | None = None
 
 
-class Story:
-    """What a task tells, in order, until it is heard."""
+class Reports:
+    """What a task reports, in order, until it is taken."""
 
-    def __init__(self, heard: int) -> None:
-        self._heard, self._count = heard, 0
+    def __init__(self, taken: int) -> None:
+        self._taken, self._count = taken, 0
         self._waiting: list[Any] = []
         self._ended: Ended | None = None
         self._over = False
         self._changed = threading.Condition()
 
-    def tell(self, item: Any) -> None:
+    def add(self, item: Any) -> None:
         with self._changed:
-            if self._count >= self._heard:
+            if self._count >= self._taken:
                 self._waiting.append(item)
             self._count += 1
             self._changed.notify_all()
@@ -209,16 +213,16 @@ class Story:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Wake a task that waits to be heard: the rest of it will be heard by nobody."""
+        """Wake a task that waits for its reports to be taken: nobody takes the rest."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
 
-    def after(self, heard: int) -> tuple[list[Any], Ended | None]:
-        """What was told beyond the first so many things, and how it ended; waits for a moment if there is neither."""
+    def after(self, taken: int) -> tuple[list[Any], Ended | None]:
+        """The reports beyond the first so many, and how the task ended; waits for a moment if there is neither."""
         with self._changed:
-            del self._waiting[: heard - self._heard]
-            self._heard = max(heard, self._heard)
+            del self._waiting[: taken - self._taken]
+            self._taken = max(taken, self._taken)
             self._changed.notify_all()
             self._changed.wait_for(lambda: bool(self._waiting) or self._ended is not None, OPEN)
             return list(self._waiting), self._ended
@@ -235,7 +239,7 @@ class Current:
     epoch: int
     network: RayNetwork
     post: Post
-    story: Story
+    reports: Reports
     shared: dict[Any, Any]
     lives: list[int]
     clocks: dict[int, Readings] = field(default_factory=dict)
@@ -260,7 +264,7 @@ class Host:
         post = Post({number: self._sending(peer, place.epoch) for number, peer in enumerate(place.peers)})
         network = RayNetwork(place.topology, place.hosting, place.number, post, place.timeout)
         held = {key: dict(value) for key, value in self._memory.shared.items()}
-        self._current = Current(place.epoch, network, post, Story(place.heard), held, list(place.lives))
+        self._current = Current(place.epoch, network, post, Reports(place.taken), held, list(place.lives))
 
     def _at(self, epoch: int) -> Current | None:
         """The task, if it is this one."""
@@ -269,17 +273,17 @@ class Host:
 
     @ray.method(concurrency_group="work")
     def work(self, epoch: int, began: float, past: Readings, function: Function, *arguments: Any) -> None:
-        """The task itself. How it ends is told to whoever asks. began, past: see `HostClock`."""
+        """The task itself. How it ends is in its reports. began, past: see `HostClock`."""
         current = self._at(epoch)
         if current is None:  # it was ended before its turn came
             return
         current.network.clock.set(began, past)
         try:
             with current.network as network:
-                ended = Ended(function(network, self._memory, current.story.tell, *arguments))
+                ended = Ended(function(network, self._memory, current.reports.add, *arguments))
         except BaseException as error:
             ended = Ended(error=_portable(error))
-        current.story.end(ended)
+        current.reports.end(ended)
 
     @ray.method(concurrency_group="mail")
     def deliver(self, epoch: int, sender: tuple[int, int], packet: bytes, readings: Readings) -> None:
@@ -292,10 +296,10 @@ class Host:
                     current.network.receive(packet)
 
     @ray.method(concurrency_group="questions")
-    def told(self, epoch: int, heard: int) -> tuple[list[Any], Ended | None]:
-        """What the task has told beyond what was heard; that it answers at all says that the host lives."""
+    def reports(self, epoch: int, taken: int) -> tuple[list[Any], Ended | None]:
+        """What the task has reported beyond what was taken; any answer shows that the host lives."""
         if current := self._at(epoch):
-            return current.story.after(heard)
+            return current.reports.after(taken)
         raise NetworkError(f"expected a question about the task that this worker has, got one about task {epoch}")
 
     @ray.method(concurrency_group="changes")
@@ -327,7 +331,7 @@ class Host:
         """End the task at its next verb."""
         if current := self._at(epoch):
             current.network.cancel(Cancelled("the task was ended from outside"))
-            current.story.stop()
+            current.reports.stop()
 
     @ray.method(concurrency_group="work")
     def forget(self, key: Any) -> None:

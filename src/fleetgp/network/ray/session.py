@@ -85,7 +85,7 @@ def _connect(address: str | None, workers: int) -> None:
                 "RAY_AUTH_MODE=token where it is started and here"
             ) from error
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # of what is started here, nobody is told
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports nothing
     ensure_token()
     try:
         ray.init(num_cpus=workers, include_dashboard=False, **quiet)

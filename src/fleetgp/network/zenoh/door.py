@@ -90,7 +90,7 @@ class Door:
         self.inner, self.dropped = _free_port(), dropped
         self._allowances: OrderedDict[str, Allowance] = OrderedDict()
         self.silent: OrderedDict[_Outside, None] = OrderedDict()
-        self.inside: set[_Outside] = set()
+        self.sides: set[_Side] = set()  # of all connections
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="door", daemon=True)
         self._thread.start()
@@ -121,9 +121,20 @@ class Door:
             self._end()
 
     async def _shut(self) -> None:
+        # A server that closes loses the connections that it has accepted in the same turn: it accepts no more first.
+        for listening in self._server.sockets:
+            self.loop.remove_reader(listening.fileno())
+        while busy := asyncio.all_tasks() - {asyncio.current_task()}:  # that accept, or dial
+            self._hang_up()
+            await asyncio.wait(busy)
         self._server.close()
-        for connection in list(self.inside):
-            await connection.end()
+        while self.sides:
+            self._hang_up()
+            await asyncio.sleep(0.0)
+
+    def _hang_up(self) -> None:
+        for side in self.sides:
+            side.transport.abort()
 
     def _end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -144,12 +155,13 @@ class _Side(asyncio.Protocol):
     transport: asyncio.Transport
     other: _Side | None = None
 
-    def __init__(self) -> None:
-        self.gone = asyncio.Event()
+    def __init__(self, door: Door) -> None:
+        self._door = door
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._door.sides.add(self)
         transport.set_write_buffer_limits(high=WAITING)
 
     def data_received(self, data: bytes) -> None:
@@ -167,7 +179,7 @@ class _Side(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.other is not None:
             self.other.transport.close()
-        self.gone.set()
+        self._door.sides.discard(self)
 
 
 class _Inside(_Side):
@@ -187,8 +199,7 @@ class _Outside(_Side):
     """Towards whoever connected: silent until its ClientHello is whole, then passed on when it is its address' turn."""
 
     def __init__(self, door: Door) -> None:
-        super().__init__()
-        self._door = door
+        super().__init__(door)
         self._first = b""
         self.answered = self._pending = False
         self._timer: asyncio.TimerHandle | None = None
@@ -197,7 +208,6 @@ class _Outside(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         door = self._door
-        door.inside.add(self)
         self._address = str((transport.get_extra_info("peername") or ("?",))[0])
         door.silent[self] = None
         self._timer = door.loop.call_later(PATIENCE, self._refuse, "no handshake")
@@ -229,7 +239,9 @@ class _Outside(_Side):
             return
         self._spoke()
         try:
-            _, inside = await self._door.loop.create_connection(_Inside, "127.0.0.1", self._door.inner)
+            _, inside = await self._door.loop.create_connection(
+                lambda: _Inside(self._door), "127.0.0.1", self._door.inner
+            )
         except OSError:  # Zenoh does not listen yet, or any more
             allowance.give_back()
             self.transport.abort()
@@ -248,16 +260,6 @@ class _Outside(_Side):
         if self._pending:
             self._failed()
         super().connection_lost(exc)
-        self._door.inside.discard(self)
-
-    async def end(self) -> None:
-        """Hang up on both sides."""
-        if self._dialling is not None:
-            await self._dialling
-        self.transport.abort()
-        await self.gone.wait()
-        if self.other is not None:
-            await self.other.gone.wait()
 
     def succeeded(self) -> None:
         self._pending = False

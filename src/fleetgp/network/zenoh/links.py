@@ -199,8 +199,8 @@ class Links:
     changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data): called from Zenoh's
     threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
-    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour; of these told: bytes that
-    no round's ledger counts (hellos, introductions, frames that were sent again).  resent: frames that were sent again.
+    dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
+    overhead: bytes that no ledger counts (hellos, introductions, frames sent again).  resent: frames sent again.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Links:
         self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
         self.dropped: Counter[str] = Counter()
         self.sent: Counter[int] = Counter()
-        self.resent = self.told = 0
+        self.resent = self.overhead = 0
         self._counting = threading.Lock()  # rounds and hellos are sent by threads of their own
         self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
@@ -276,7 +276,7 @@ class Links:
 
     def greet(self, own: int, neighbour: int, data: bytes) -> None:
         """A hello: dropped rather than waited for where the link is busy; there will be another."""
-        self._count(neighbour, data, told=True)
+        self._count(neighbour, data, overhead=True)
         self._hellos[own, neighbour].put(data)
 
     def introduce(self, data: bytes) -> None:
@@ -285,7 +285,7 @@ class Links:
 
         for own, neighbour in self._frames:
             if self.up(own, neighbour):
-                self._count(neighbour, data, told=True)
+                self._count(neighbour, data, overhead=True)
         self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
 
     def up(self, own: int, neighbour: int) -> bool:
@@ -306,13 +306,13 @@ class Links:
         frame = self.departures.find(epoch, (own, neighbour), round)
         if frame is not None:
             self.resent += 1
-            self._count(neighbour, frame, told=True)  # no round's ledger has it a second time
+            self._count(neighbour, frame, overhead=True)  # no round's ledger has it a second time
             self._frames[own, neighbour].put(frame)
 
-    def _count(self, neighbour: int, data: bytes, told: bool = False) -> None:
+    def _count(self, neighbour: int, data: bytes, overhead: bool = False) -> None:
         with self._counting:
             self.sent[neighbour] += len(data)
-            self.told += len(data) if told else 0
+            self.overhead += len(data) if overhead else 0
 
     # ---- receiving ------------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class Links:
             )
 
     def renew(self, own: int, neighbour: int) -> None:
-        """Tell a neighbour anew that one listens: after a reconnection it may not have heard."""
+        """Declare again that one listens to a neighbour: after a reconnection it may not know."""
         edge = (own, neighbour)
         for table in (self._listeners, self._subscribers, self._frames, self._hellos):
             if edge in table:

@@ -39,7 +39,7 @@ class ZenohNetwork(FrameNetwork):
     members: the ids by which the links know the topology's agents 0, 1, ...; without it these are the ids.
     epoch: tells these rounds' frames from those of other work over the same links; all agents must give the same.
     timeout: seconds that a neighbour may take from when it has all it needs.
-    heard_waiting(neighbour): what the neighbour has lately said of its own waiting, also in an epoch that is over here;
+    waiting_of(neighbour): what the neighbour has lately said of its own waiting, also in an epoch that is over here;
         None if it said nothing or does not wait. Its time begins when it waits no more: it cannot compute before. If it
         waits for us, the frame that it lacks is sent to it again.
     waiting_for, exchanging: the neighbours that the hosted agents wait for, by the links' ids, and in which round.
@@ -54,14 +54,14 @@ class ZenohNetwork(FrameNetwork):
         members: Sequence[int] | None = None,
         epoch: int = 0,
         timeout: float = 10.0,
-        heard_waiting: Callable[[int], Waiting | None] = lambda _: None,
+        waiting_of: Callable[[int], Waiting | None] = lambda _: None,
     ) -> None:
         super().__init__(topology, hosted)
         self.epoch, self.timeout = epoch, timeout
         self.exchanging = 0
         self._links = links
         self._members = tuple(range(topology.agents)) if members is None else tuple(members)
-        self._heard_waiting = heard_waiting
+        self._waiting_of = waiting_of
         self._known = {
             (sender, receiver)
             for receiver, sender in topology.union.directed.tolist()
@@ -107,7 +107,7 @@ class ZenohNetwork(FrameNetwork):
             now = time.monotonic()
             if now >= again:
                 self._send_again()
-                waiting = {neighbour for neighbour in self.waiting_for if self._heard_waiting(neighbour) is not None}
+                waiting = {neighbour for neighbour in self.waiting_for if self._waiting_of(neighbour) is not None}
                 deadlines.update(dict.fromkeys(waiting, now + self.timeout))
                 late = {neighbour for neighbour in self.waiting_for if now >= deadlines[neighbour]}
                 if late or now >= last:
@@ -126,7 +126,7 @@ class ZenohNetwork(FrameNetwork):
         """To neighbours who wait for us, whomever we wait for: what we sent to them did not arrive."""
         for sender, receiver in self._known:
             neighbour, own = self._members[sender], self._members[receiver]
-            epoch, round, waiting_for = self._heard_waiting(neighbour) or (-1, -1, frozenset())
+            epoch, round, waiting_for = self._waiting_of(neighbour) or (-1, -1, frozenset())
             if own in waiting_for and epoch == self.epoch:
                 self._links.send_again(own, neighbour, epoch, round)
 

@@ -164,9 +164,10 @@ def open_session(settings: Mapping[str, Any], failed: str) -> Any:
     try:
         return zenoh.open(zenoh.Config.from_json5(json.dumps(settings)))
     except zenoh.ZError as error:
-        told = re.split(r" at /|\. at ", str(error))[0]  # without the lines of the library's source
-        hint = ": the port is taken; does this agent run already?" if "os error 98" in told else f": {told}"
-        raise NetworkError(f"{failed}{hint}") from error
+        reason = re.split(r" at /|\. at ", str(error))[0]  # without the lines of the library's source
+        if "os error 98" in reason:
+            reason = "the port is taken; does this agent run already?"
+        raise NetworkError(f"{failed}: {reason}") from error
 
 
 #: Seconds for one handshake, and until one that showed nothing, or a certificate that has expired, is repeated.
