@@ -182,8 +182,9 @@ def paragraph(option: Option) -> str:
 def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[str, Any]:
     """The options that were given (that are not None), or one clear error for a name that `keywords` does not have.
 
-    >>> given_in({"rounds": 3, "tol": None}, TypedDict("K", {"rounds": int, "tol": float}), "train")
-    {'rounds': 3}
+    >>> from fleetgp.options import EngineKeywords
+    >>> given_in({"engine": "dense", "n_neighbours": None}, EngineKeywords, "condition")
+    {'engine': 'dense'}
     """
     for name in options:
         if name not in keywords.__annotations__:

@@ -949,10 +949,10 @@ class Fleet:
     ) -> Suggestion:
         """The n candidates at which it is most worth to measure next, each given that those before it are measured.
 
-        agent: for whom; no other agent receives the answer. None: n places for every agent, no place twice, from the same candidates or,
-            with a list of M arrays, from each agent's own. All agents have the same joint posterior and make the same
-            assignment: nothing more is sent. The best place goes first; where several agents may go there, it is the
-            turn of another one each time.
+        agent: for whom; no other agent receives the answer. None: n places for every agent, no place twice, from the
+            same candidates or, with a list of M arrays, from each agent's own. All agents have the same joint posterior
+            and make the same assignment: nothing more is sent. The best place goes first; where several agents may go
+            there, it is the turn of another one each time.
         candidates: (C, D) places. Copies count once.
         criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about
             the other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
