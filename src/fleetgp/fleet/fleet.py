@@ -495,7 +495,7 @@ class Fleet:
     def kernel(self, kernel: str | Kernel | Sequence[str | Kernel]) -> None:
         kernels, self.kernel_given = self._as_seen(kernel), True
         self._kernel = kernels[0] if len(kernels) == 1 else None
-        if not isinstance(kernel, str | Kernel) or not set(kernels) <= set(self.kernels):
+        if not isinstance(kernel, str | Kernel) or not all(one in self.kernels for one in kernels):
             self.kernels = kernels
 
     @property
