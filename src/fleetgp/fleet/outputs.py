@@ -122,8 +122,8 @@ class Outputs:
     ) -> dict[str, Fit]:
         """Agree on the hyperparameters of all outputs; a result for each, which its fleet takes over.
 
-        preset, progress, options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal" and "noise" stand
-            for those of all outputs. dec-full-gp trains one output at a time, and is refused.
+        preset, progress, options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal"
+            and "noise" stand for those of all outputs. dec-full-gp trains one output at a time, and is refused.
 
         The ledger, the jitter and the likelihoods of the starts are those of all outputs together; a prior on what they
         share is in the penalty of each, and counts once.
