@@ -182,8 +182,8 @@ def paragraph(option: Option) -> str:
 def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[str, Any]:
     """The options that were given (that are not None), or one clear error for a name that `keywords` does not have.
 
-    >>> from fleetgp.options import EngineKeywords
-    >>> given_in({"engine": "dense", "n_neighbours": None}, EngineKeywords, "condition")
+    >>> from fleetgp.options import CalibrateKeywords
+    >>> given_in({"engine": "dense", "n_neighbours": None}, CalibrateKeywords, "calibrate")
     {'engine': 'dense'}
     """
     for name in options:

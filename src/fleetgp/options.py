@@ -298,65 +298,76 @@ class PredictionOptions:
 # ---- what methods of a fleet take, for type checkers: tests hold the names and types against the declarations ----
 
 
-class EngineKeywords(TypedDict, total=False):
-    """Of `Fleet.condition`, and of all others."""
-
-    engine: str
+class _Neighbours(TypedDict, total=False):
     n_neighbours: int | None
 
 
-class TrainKeywords(EngineKeywords, total=False):
+class _Engine(_Neighbours, total=False):
+    engine: str
+
+
+class _Seed(TypedDict, total=False):
+    seed: int | None
+
+
+class _Selection(TypedDict, total=False):
+    eta: Eta | None
+
+
+class _Averages(TypedDict, total=False):
+    consensus: Consensus | None
+    rounds: int | None
+    tol: float | None
+
+
+class _Weights(TypedDict, total=False):
+    beta: Beta | None
+
+
+class TrainKeywords(_Engine, _Seed, total=False):
     """Of `Fleet.train`."""
 
+    theta0: Sequence[float] | Array | None
     rounds: int | None
     tol: float | None
     seconds: float | None
+    bounds: Mapping[str, tuple[float | None, float | None]] | None
+    priors: Mapping[str, tuple[float, float]] | None
+    fixed: Mapping[str, float] | None
+    noise_floor: float | None
     rho: float | None
     kappa: float | None
     lipschitz: float | None
     nested: NestedSolver | None
     step: float | None
     nested_iterations: int | None
-    noise_floor: float | None
-    theta0: Sequence[float] | Array | None
-    bounds: Mapping[str, tuple[float | None, float | None]] | None
-    priors: Mapping[str, tuple[float, float]] | None
-    fixed: Mapping[str, float] | None
-    seed: int | None
 
 
-class SampleKeywords(EngineKeywords, total=False):
+class SampleKeywords(_Engine, _Selection, total=False):
     """Of `Fleet.sample`, whose seed is of the draws."""
 
     theta: Sequence[float] | Array | None
-    eta: Eta | None
 
 
-class PosteriorKeywords(SampleKeywords, total=False):
+class PosteriorKeywords(SampleKeywords, _Seed):
     """Of `Fleet.joint`, `gradient` and `suggest`."""
 
-    seed: int | None
 
-
-class FoldKeywords(SampleKeywords, total=False):
+class FoldKeywords(SampleKeywords, _Averages, _Weights):
     """Of `Fleet.cross_validate`, whose seed deals the folds."""
 
-    consensus: Consensus | None
-    rounds: int | None
-    tol: float | None
-    beta: Beta | None
 
-
-class PredictKeywords(FoldKeywords, total=False):
+class PredictKeywords(FoldKeywords, _Seed):
     """Of `Fleet.predict`."""
 
-    seed: int | None
 
-
-class CalibrateKeywords(EngineKeywords, total=False):
+class CalibrateKeywords(_Engine, _Selection, _Averages):
     """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
 
-    eta: Eta | None
-    consensus: Consensus | None
-    rounds: int | None
-    tol: float | None
+
+class ConditionedPosteriorKeywords(_Neighbours, _Selection, _Seed):
+    """Of `ConditionedFleet.joint` and `gradient`."""
+
+
+class ConditionedKeywords(ConditionedPosteriorKeywords, _Averages, _Weights):
+    """Of `ConditionedFleet.predict`."""
