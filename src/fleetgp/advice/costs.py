@@ -1,7 +1,7 @@
 """What a training or an answer sends, by counting: the trainers and predictors run on stand-in agents.
 
 No message is described here, so that a cost cannot differ from the ledger of a real run. Short runs with small data
-would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`standin`)
+would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`facts`)
 have as many rows as the real agents and a likelihood that costs nothing, so that 200 agents take seconds.
 
 A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
@@ -22,11 +22,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from fleetgp.advice.facts import Facts
-from fleetgp.advice.standin import (
+from fleetgp.advice.facts import (
     APART,
     NOWHERE,
     Counted,
+    Facts,
     Scene,
     StandInBasis,
     gathered,

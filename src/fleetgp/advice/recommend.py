@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from fleetgp.advice.costs import Asking, prediction_cost, training_cost
 from fleetgp.advice.facts import Facts, facts_of
-from fleetgp.advice.verification import aligned
+from fleetgp.advice.verify import aligned
 from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet

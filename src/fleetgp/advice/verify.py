@@ -1,19 +1,20 @@
 """`verify`: identities that must hold, checked on a fleet's own data.
 
-A verification looks at a fleet's own data and model, of which large parts are sampled (`Subject`).
+A verification looks at a fleet's own data and model, of which large parts are sampled (`Subject`), and answers with a
+row for each check.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy
 
-from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.data.dataset import Dataset, InMemory
@@ -22,12 +23,13 @@ from fleetgp.data.transforms import View
 from fleetgp.engines.base import Evaluation
 from fleetgp.engines.dense import reference
 from fleetgp.engines.expert import Expert, FleetExpert
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened
+from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened, unknown_name
 from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model, current_calibration
 from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
 from fleetgp.fleet.source import Source, source_of
 from fleetgp.graph import Graph
+from fleetgp.io.formats import pandas_for
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
@@ -38,6 +40,141 @@ from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
 from fleetgp.training.outer_loops import reweighed_experts
 from fleetgp.validation import check_number, check_whole
+
+Verdict = Literal["passed", "failed", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """name: what was checked.  measured, limit: it passes if what was measured is at most the limit; None where it was
+    not applicable.  meaning: what it says, in one sentence.  telling: whether that is worth reading if it passed, too.
+
+    >>> Check.of("agents agree", 0.1, 0.01, "They differ.").verdict
+    'failed'
+    """
+
+    name: str
+    verdict: Verdict
+    measured: float | None
+    limit: float | None
+    meaning: str
+    telling: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of(cls, name: str, measured: float, limit: float, meaning: str, *, telling: bool = False) -> Check:
+        """What is no number fails."""
+        verdict: Verdict = "passed" if measured <= limit else "failed"
+        return cls(name, verdict, float(measured), float(limit), meaning, telling)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        return {name: value for name, value in asdict(self).items() if name != "telling"}
+
+    @classmethod
+    def idle(cls, name: str, why: str) -> Check:
+        """Not applicable, and why."""
+        return cls(name, "not applicable", None, None, why)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """checks: what was checked, each with a verdict.  sampled: sentences about what they were made on. Print it.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field, verify
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> found = verify(fleet, methods=["dec-rbcm"])
+    >>> found["dec-rbcm: agents agree"].verdict, found["training converged"].verdict
+    ('passed', 'not applicable')
+    >>> found.to_frame().columns.tolist()
+    ['name', 'verdict', 'measured', 'limit', 'meaning']
+    """
+
+    checks: tuple[Check, ...]
+    sampled: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether none has failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that have."""
+        return tuple(check for check in self.checks if check.verdict == "failed")
+
+    def __getitem__(self, name: str) -> Check:
+        """A check by its name; an InputError that has all of them for another."""
+        for check in self.checks:
+            if isinstance(name, str) and check.name == name:
+                return check
+        raise unknown_name("check", name, [check.name for check in self.checks])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs: plain numbers, texts and lists."""
+        return {
+            "passed": self.passed,
+            "checks": [check.facts for check in self.checks],
+            "sampled": list(self.sampled),
+        }
+
+    def to_frame(self) -> Any:
+        """The checks as a pandas DataFrame, with the columns name, verdict, measured, limit and meaning."""
+        return pandas_for("to_frame").DataFrame([check.facts for check in self.checks])
+
+    def __str__(self) -> str:
+        rows = [
+            [check.name, check.verdict, two_digits(check.measured), two_digits(check.limit)] for check in self.checks
+        ]
+        table = aligned(["check", "verdict", "measured", "at most"], rows, left=2)
+        return "\n".join([table, "", *self.sentences])
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is to be said beside the table, the last line of how many passed."""
+        shown = [check for check in self.checks if check.verdict != "passed" or check.telling]
+        return (*(f"{check.name}: {check.meaning}" for check in shown), *self.sampled, self._counts)
+
+    @property
+    def _counts(self) -> str:
+        """How many there are of each verdict, in a sentence."""
+        number = {word: sum(check.verdict == word for check in self.checks) for word in get_args(Verdict)}
+        idle = f", {number['not applicable']} not applicable" if number["not applicable"] else ""
+        if self.failed:
+            return f"{number['failed']} of {len(self.checks)} checks failed, {number['passed']} passed{idle}."
+        return f"All {number['passed']} checks passed{idle}."
+
+
+def two_digits(number: float | None) -> str:
+    """A number for people.
+
+    >>> two_digits(None), two_digits(0.0), two_digits(1.23456e-9), two_digits(0.05)
+    ('', '0', '1.2e-09', '0.05')
+    """
+    return "" if number is None else f"{number:.2g}"
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns below each other; the first `left` ones begin at the left, the others end at the right.
+
+    >>> print(aligned(["method", "bytes"], [["dec-poe", "12"], ["dec-npae", "3456"]]))
+    method    bytes
+    dec-poe      12
+    dec-npae   3456
+    """
+    table = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if k < left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20
