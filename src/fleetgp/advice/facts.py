@@ -154,9 +154,9 @@ class StandIns(Observations):
         return np.arange(count)
 
     def followed_by(self, others: Sequence[Observations]) -> Observations:
-        found = super().followed_by(others)
-        assert isinstance(found, StandIns)
-        return found._with(sum(one.more for one in (self, *others) if isinstance(one, StandIns)))
+        result = super().followed_by(others)
+        assert isinstance(result, StandIns)
+        return result._with(sum(one.more for one in (self, *others) if isinstance(one, StandIns)))
 
     def _with(self, more: int) -> StandIns:
         return replace(self, more=more)
@@ -205,8 +205,8 @@ def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observati
         inputs = np.resize(inputs, (size, inputs.shape[1]))
     values = np.where(np.arange(len(inputs)) % 2, 1.0, -1.0) + 0.01 * agent
     known = np.full(len(inputs), 0.1) if noise.known else None
-    found = noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
-    return StandIns(inputs, values, found.noise_std, found.group, found.weight, size - len(inputs))
+    result = noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
+    return StandIns(inputs, values, result.noise_std, result.group, result.weight, size - len(inputs))
 
 
 class Counted(Dataset):
@@ -231,8 +231,8 @@ class Counted(Dataset):
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
         corners = np.stack([one.low for one in self.summaries] + [one.high for one in self.summaries])
         values = np.where(np.arange(len(corners)) % 2, 1.0, -1.0)
-        found = FleetMoments.of(ChebyshevSums(corners, values, box), sizes)
-        return [found] * len(self.summaries)
+        result = FleetMoments.of(ChebyshevSums(corners, values, box), sizes)
+        return [result] * len(self.summaries)
 
     def rescaled(self, scaling: Any) -> Dataset:
         return self

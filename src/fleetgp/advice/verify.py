@@ -84,10 +84,10 @@ class Verification:
     >>> from fleetgp import Fleet, partition, synthetic_field, verify
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> found = verify(fleet, methods=["dec-rbcm"])
-    >>> found["dec-rbcm: agents agree"].verdict, found["training converged"].verdict
+    >>> result = verify(fleet, methods=["dec-rbcm"])
+    >>> result["dec-rbcm: agents agree"].verdict, result["training converged"].verdict
     ('passed', 'not applicable')
-    >>> found.to_frame().columns.tolist()
+    >>> result.to_frame().columns.tolist()
     ['name', 'verdict', 'measured', 'limit', 'meaning']
     """
 
@@ -292,10 +292,10 @@ class Subject:
 
     def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
         """The same with the fleet's calibration, if it is one for this method."""
-        found, calibration = self.conditioned(shards), current_calibration(self.fleet, None)
+        result, calibration = self.conditioned(shards), current_calibration(self.fleet, None)
         if calibration is not None and calibration.method == method:
-            found.calibration = calibration
-        return found
+            result.calibration = calibration
+        return result
 
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""
@@ -313,11 +313,11 @@ class Subject:
 
     def hidden(self) -> list[BoolArray]:
         """Which rows each agent hides."""
-        found = []
+        result = []
         for agent, count in enumerate(self.source.shards.counts):
             rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
-            found.append(np.isin(np.arange(count), rows))
-        return found
+            result.append(np.isin(np.arange(count), rows))
+        return result
 
     # ---- likelihoods -----------------------------------------------------------------------------------------
 
@@ -334,8 +334,10 @@ class Subject:
         view, theta = self.model
         kernel = self.source.kernel
         data = [view.of(own) for own in shards]
-        found = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
-        return reweighed_experts(found, np.tile(np.log(theta), (len(found), 1))) if kernel.noise_model.robust else found
+        experts = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
+        if kernel.noise_model.robust:
+            return reweighed_experts(experts, np.tile(np.log(theta), (len(experts), 1)))
+        return experts
 
     def trained_on(self) -> list[Observations]:
         """What each agent's likelihood was of: its own rows, and for some methods samples of the others."""
@@ -402,8 +404,8 @@ def _agreement(subject: Subject, fit: Fit, name: str) -> Check:
 
 
 def _bounds(subject: Subject, fit: Fit, name: str) -> Check:
-    found = ", ".join(fit.at_bounds)
-    meaning = f"{found} stands at a bound: the best value may lie beyond it." if found else "All are inside."
+    result = ", ".join(fit.at_bounds)
+    meaning = f"{result} stands at a bound: the best value may lie beyond it." if result else "All are inside."
     return Check.of(name, float(len(fit.at_bounds)), 0.0, meaning)
 
 
@@ -529,12 +531,12 @@ def _engines(subject: Subject) -> Iterator[Check]:
     for engine in used:
         worst = max(_engine_error(expert, theta) for expert in subject.experts(parts, engine))
         limit = APPROXIMATE if engine == "vecchia" else EXACT
-        told = "an approximation" if engine == "vecchia" else "exact"
+        accuracy = "an approximation" if engine == "vecchia" else "exact"
         yield Check.of(
             f"engine {engine} agrees with the formulas",
             worst,
             limit,
-            f"Likelihood, mean and variance of up to {FEW_ROWS} rows of {len(parts)} agents; the engine is {told}.",
+            f"Likelihood, mean and variance of up to {FEW_ROWS} rows of {len(parts)} agents; the engine is {accuracy}.",
         )
 
 
@@ -542,13 +544,13 @@ def _engine_error(expert: Expert, theta: Array) -> float:
     """The largest difference to the formulas as they read."""
     data, kernel, places = expert.data, expert.kernel, expert.data.inputs[:QUERIED]
     try:
-        found = expert.evaluate(np.log(theta))
+        result = expert.evaluate(np.log(theta))
         mean, variance = expert.condition(theta).mean_and_variance(places)
     except NumericalError:
         return np.inf
-    nll, _ = reference.likelihood(data, kernel, np.log(theta), found.jitter)
-    errors = [abs(found.nll - nll) / len(data)]
-    if found.jitter == 0.0:
+    nll, _ = reference.likelihood(data, kernel, np.log(theta), result.jitter)
+    errors = [abs(result.nll - nll) / len(data)]
+    if result.jitter == 0.0:
         wanted, spread = reference.posterior(data, kernel, theta, places)
         signal = float(kernel.variance(places, Hyperparameters.from_theta(theta)).max())
         errors += [np.abs(mean - wanted).max() / np.sqrt(signal), np.abs(variance - spread).max() / signal]
@@ -562,30 +564,30 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
     """Those of one method."""
     method = prediction_method(name)
     conditioned = subject.conditioned()
-    found = conditioned.predict(subject.points, name)
+    result = conditioned.predict(subject.points, name)
     noisy = conditioned.predict(subject.points, name, observed=True)
     again = subject.conditioned().predict(subject.points, name)
     yield Check.of(
         f"{name}: agents agree",
-        _spread(found),
+        _spread(result),
         SAME_ANSWER,
         "The largest difference between two agents' answers, in standard deviations.",
     )
     yield _twin(subject, method)
     yield Check.of(
         f"{name}: variances lie between 0 and the prior",
-        _beyond(subject, found, noisy),
+        _beyond(subject, result, noisy),
         ROUNDING,
         "By how much the variance of f is above the prior's, relatively; infinite if one is not positive, or not below "
         "that of an observation.",
     )
     yield Check.of(
         f"{name}: the same again",
-        _apart(found, again),
+        _apart(result, again),
         REPEATED,
         "The largest difference to the same answer, computed anew, in standard deviations.",
     )
-    yield sent_check(f"{name}: sent only what it may", subject, method, found.ledger)
+    yield sent_check(f"{name}: sent only what it may", subject, method, result.ledger)
     yield from _coverage(subject, name)
 
 
@@ -597,19 +599,19 @@ def sent_check(name: str, subject: Subject, method: PredictionMethod, ledger: Le
     return Check.of(name, float(len(extra)), 0.0, meaning)
 
 
-def _spread(found: Prediction) -> float:
+def _spread(result: Prediction) -> float:
     """Between agents, whatever the variances are: others judge those."""
-    return float(np.ptp(found.means, axis=0).max() / np.sqrt(np.abs(found.variances).max()))
+    return float(np.ptp(result.means, axis=0).max() / np.sqrt(np.abs(result.variances).max()))
 
 
-def _beyond(subject: Subject, found: Prediction, noisy: Prediction) -> float:
+def _beyond(subject: Subject, result: Prediction, noisy: Prediction) -> float:
     view, theta = subject.model
     kernel = subject.source.kernel
     places = view.coordinates.places(subject.points)
     prior = view.scaling.scale**2 * kernel.variance(places, Hyperparameters.from_theta(theta))
-    if not (found.variances > 0.0).all() or not (noisy.variances > found.variances).all():
+    if not (result.variances > 0.0).all() or not (noisy.variances > result.variances).all():
         return np.inf
-    return max(0.0, float((found.variances / prior).max() - 1.0))
+    return max(0.0, float((result.variances / prior).max() - 1.0))
 
 
 def _apart(one: Prediction, other: Prediction, where: BoolArray | slice = slice(None)) -> float:
@@ -628,19 +630,19 @@ def _twin(subject: Subject, method: PredictionMethod) -> Check:
     if not method.decentralized:
         return Check.idle(name, "It is the central one.")
     if method.rule == "nearest":
-        found = subject.conditioned().predict(subject.points, method.name)
+        result = subject.conditioned().predict(subject.points, method.name)
         other = subject.alone().predict(subject.points, method.name)
-        return Check.of(name, _apart(found, other), TWIN, "Against one agent that has the rows of all.")
+        return Check.of(name, _apart(result, other), TWIN, "Against one agent that has the rows of all.")
     eta = 0.0 if method.nearest else None
     conditioned = subject.conditioned()
-    found = conditioned.predict(subject.points, method.name, eta=eta)
-    everyone = np.asarray(found.participants.all(axis=0))
+    result = conditioned.predict(subject.points, method.name, eta=eta)
+    everyone = np.asarray(result.participants.all(axis=0))
     if not everyone.any():
         return Check.idle(name, "There is no point at which all agents take part.")
     other = conditioned.predict(subject.points, method.rule)
     how = f" at the {int(everyone.sum())} points where, with eta=0, everybody takes part" if method.nearest else ""
     meaning = f"Against {method.rule} over a server{how}: means in standard deviations, variances relative."
-    return Check.of(name, _apart(found, other, everyone), TWIN, meaning)
+    return Check.of(name, _apart(result, other, everyone), TWIN, meaning)
 
 
 # ---- calibration ---------------------------------------------------------------------------------------------------
@@ -656,12 +658,12 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
             continue
         share = float((np.abs(z) <= scipy.special.ndtri(0.5 + 0.5 * level)).mean())
         error = float(np.sqrt(level * (1.0 - level) / len(z)))
-        told = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
+        meaning = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
         off, limit = abs(share - level), MISFIT + ERRORS * error
         if off > limit:
             wrong = "too sure of itself" if share < level else "too cautious"
-            told += f": the fleet is {wrong}, and fleet.calibrate mends it"
-        yield Check.of(title, off, limit, told + ".", telling=True)
+            meaning += f": the fleet is {wrong}, and fleet.calibrate mends it"
+        yield Check.of(title, off, limit, meaning + ".", telling=True)
 
 
 def _standardized(subject: Subject, name: str) -> Array:
@@ -672,12 +674,12 @@ def _standardized(subject: Subject, name: str) -> Array:
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
     places = np.concatenate([one.inputs for one in asked])
-    found = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
+    result = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])
-        variance = np.abs(found.variances[agent, own])
+        variance = np.abs(result.variances[agent, own])
         if one.noise_std is not None:
             variance = variance + one.noise_std**2  # which nobody else knows of
-        parts.append((one.values - found.means[agent, own]) / np.sqrt(variance))
+        parts.append((one.values - result.means[agent, own]) / np.sqrt(variance))
     return np.concatenate(parts)
