@@ -13,7 +13,7 @@ from fleetgp.advice.verify import aligned
 from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
+from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, refusal
 from fleetgp.fleet.queries import AgentName, check_agent
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
@@ -294,7 +294,7 @@ def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None
             bills, each = (cost.total(), cost.least, cost.most), cost.each
         except (InputError, NumericalError) as error:
             refused = refused or str(error)
-    return Candidate.of("training", name, bills, link, kinds_of_training(row), refused, each)
+    return Candidate.of("training", name, bills, link, row.kinds, refused, each)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:

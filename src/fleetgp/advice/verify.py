@@ -26,7 +26,7 @@ from fleetgp.engines.expert import Expert, FleetExpert
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened, unknown_name
 from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model
-from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
+from fleetgp.fleet.privacy import kinds_of_prediction, predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.graph import Graph
 from fleetgp.io.formats import pandas_for
@@ -410,7 +410,7 @@ def _bounds(subject: Subject, fit: Fit, name: str) -> Check:
 
 
 def _sent(subject: Subject, fit: Fit, name: str) -> Check:
-    allowed = kinds_of_training(training_method(fit.method))
+    allowed = training_method(fit.method).kinds
     extra = [kind for kind in fit.ledger.kinds if kind not in allowed]
     meaning = f"{fit.method} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
     return Check.of(name, float(len(extra)), 0.0, meaning)
