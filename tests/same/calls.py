@@ -329,7 +329,7 @@ def of_prediction(answer: fg.Prediction) -> Record:
         "noise": answer.noise,
         "explained": answer.explained,
         "factors": answer.factors,
-        "uninformed": answer.uninformed,
+        "uninformed": answer.prior_only,
         "participants": answer.participants,
         "query rounds": answer.query_rounds,
         "solver rounds": answer.solver_rounds,
@@ -359,7 +359,7 @@ def joint(
         "engine": list(result.engine),
         "noise": result.noise,
         "factor": result.factor,
-        "uninformed": result.uninformed,
+        "uninformed": result.prior_only,
         "draws": result.sample(3, seed=7),
         "ledger": of_ledger(result.ledger),
     }
@@ -452,7 +452,7 @@ def cross_validate(fleet: fg.Fleet, by: Any, method: str, training: Any, **chang
                 "training": fold.training,
                 "prediction": fold.prediction,
                 "relays": list(fold.relays),
-                "uninformed": fold.uninformed,
+                "uninformed": fold.prior_only,
                 "rounds": fold.rounds,
                 "bytes": fold.bytes,
             }

@@ -243,7 +243,7 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
         "std_observed": found.std_observed.tolist(),
         "factor": found.factors[0].tolist(),
         "participants": participants,
-        "uninformed": found.uninformed.tolist(),
+        "prior_only": found.prior_only.tolist(),
         "said": said,
         **whole,
         "members": names,

@@ -189,13 +189,13 @@ def _cross_validate(
     capped = [n for n, fold in enumerate(result.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
     if capped:
         warn(f"not converged in {len(capped)} of {len(result.folds)} folds (first: fold {capped[0]})")
-    if result.uninformed:
+    if result.prior_only:
         warn(
-            f"{result.uninformed:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
+            f"{result.prior_only:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
             "they are far from all others"
         )
     facts = {"split": split, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
-    facts |= {"uninformed": result.uninformed, "theta": [fold.theta for fold in result.folds]}
+    facts |= {"prior_only": result.prior_only, "theta": [fold.theta for fold in result.folds]}
     return facts, _validation_title(result, hiding.train), result
 
 

@@ -39,7 +39,7 @@ from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, colum
 
 def describe_extrapolation(
     queries: Array,
-    uninformed: BoolArray,
+    prior_only: BoolArray,
     shards: Dataset,
     names: Sequence[str] | None,
     units: Mapping[str, str],
@@ -50,10 +50,10 @@ def describe_extrapolation(
 
     units: of the inputs by name, where they are known; times are told as dates.  rule: which input is a longitude.
     """
-    count = int(uninformed.sum())
+    count = int(prior_only.sum())
     if not count:
         return ""
-    first = int(np.flatnonzero(uninformed)[0])
+    first = int(np.flatnonzero(prior_only)[0])
     low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     told = [
@@ -62,7 +62,7 @@ def describe_extrapolation(
     ]
     place = ", ".join(f"{name} {value}" for name, value, _, _ in told)
     ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in told)
-    hint = _turned(queries[uninformed], low, high, labels, rule.longitude)
+    hint = _turned(queries[prior_only], low, high, labels, rule.longitude)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
     )
@@ -105,7 +105,7 @@ class ConditionedFleet:
     [(0, 2000), (1, 400)]
     >>> sea.joint([[0.5, 0.5], [0.5, 0.6]], "dec-rbcm").covariance.shape
     (2, 2)
-    >>> sea.known_jointly([[9.0, 9.0]], "dec-rbcm").uninformed.tolist()  # no warning that nobody knows it
+    >>> sea.known_jointly([[9.0, 9.0]], "dec-rbcm").prior_only.tolist()  # no warning that nobody knows it
     [True]
     >>> sea.gradient(sea.checked([[0.5, 0.5]]), "dec-rbcm").gradient.shape
     (1, 2)
@@ -164,7 +164,7 @@ class ConditionedFleet:
         unfinished = (
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
         )
-        self._warn_of_outside(points, answer.uninformed, unfinished)
+        self._warn_of_outside(points, answer.prior_only, unfinished)
         answer.ledger.labels = self.snapshot.labels
         return replace(answer, points=self.snapshot.points(points))
 
@@ -202,7 +202,7 @@ class ConditionedFleet:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
         found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
-        self._warn_of_outside(self.checked(queries), found.uninformed)
+        self._warn_of_outside(self.checked(queries), found.prior_only)
         return found
 
     def known_jointly(
@@ -261,10 +261,10 @@ class ConditionedFleet:
             warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
         return Question(row, points, options, as_flag(observed, "observed"), (), asker, calibration)
 
-    def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
+    def _warn_of_outside(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
         snapshot = self.snapshot
         told = describe_extrapolation(
-            points, uninformed, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
+            points, prior_only, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
         )
         if told:
             warn(told + more)

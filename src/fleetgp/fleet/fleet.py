@@ -833,7 +833,7 @@ class Fleet:
         An option that the method does not have is refused.
         The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
+        Where the answer is no better than the prior (`prior_only` of the result), a FleetGPWarning says so.
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
@@ -1089,7 +1089,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
+        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 

@@ -257,10 +257,10 @@ def chosen_cells(snapshot: ModelSnapshot, grid: Grid, within: float, mask: Mask)
     return np.asarray(near & ~masked), status
 
 
-def on_all_cells(status: Array, chosen: BoolArray, uninformed: BoolArray) -> Array:
+def on_all_cells(status: Array, chosen: BoolArray, prior_only: BoolArray) -> Array:
     """The status (T,), with what the answers at the chosen cells say."""
     found = status.copy()
-    found[chosen] = np.where(uninformed, PRIOR, KNOWN)
+    found[chosen] = np.where(prior_only, PRIOR, KNOWN)
     return found
 
 

@@ -164,7 +164,7 @@ def joint(conditioned: Conditioned, network: Network, question: Question, shared
         ledger=network.ledger,
         noise=noise,
         factor=factor,
-        uninformed=explained < INFORMED,
+        prior_only=explained < INFORMED,
     )
 
 
