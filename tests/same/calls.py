@@ -72,6 +72,7 @@ RECORDED_NAMES = {
     "split": "by",
     "cell_status": "coverage",
     "n_agents": "agents",
+    "prior_only": "uninformed",
 }
 
 
