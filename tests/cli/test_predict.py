@@ -60,7 +60,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
     fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
-        (("--method", "dec-nearest", "--n-neighbours", "3"), {"method": "dec-nearest", "n_neighbours": 3}),
+        (("--method", "dec-nearest", "--n-nearest", "3"), {"method": "dec-nearest", "n_nearest": 3}),
         (("--eta", "auto"), {"eta": "auto"}),
         (("--eta", "0.5"), {"eta": 0.5}),
     ):
@@ -107,7 +107,7 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
     nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
     assert "--n-neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
-    assert "dec-nearest has no option --engine: expected one of --n-neighbours" in wrong(*nearest, "--engine", "dense")
+    assert "dec-nearest has no option --engine: expected one of --n-nearest" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
 

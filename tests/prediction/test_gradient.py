@@ -41,7 +41,7 @@ def differences(f: fg.Fleet, points: Array, method: str, steps: Array | None = N
 
 
 def options_of(method: str) -> dict[str, Any]:
-    return {"eta": 0.2} if "-nn-" in method else {"n_neighbours": 8} if method == "dec-nearest" else {}
+    return {"eta": 0.2} if "-nn-" in method else {"n_nearest": 8} if method == "dec-nearest" else {}
 
 
 @pytest.mark.parametrize("method", ALL)

@@ -101,7 +101,7 @@ def _training_options(method: str, changes: Mapping[str, Any]) -> dict[str, Any]
 def _prediction_options(method: str, changes: Mapping[str, Any], *, posterior: bool = False) -> dict[str, Any]:
     """The options that a method of prediction has. posterior: those of `joint`, `gradient` and `suggest`."""
     if method == "dec-nearest":
-        return _options({"theta": None, "n_neighbours": 30}, changes)
+        return _options({"theta": None, "n_nearest": 30}, changes)
     options: dict[str, Any] = {"theta": None, "engine": "auto" if "full" in method else "dense", "n_neighbours": 30}
     if method.startswith("dec-") and method != "dec-full-gp" and not posterior:
         options["consensus"] = "tree"

@@ -498,7 +498,7 @@ class _Answers:
 
     def _nearest(self) -> PredictionCost:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
-        facts, count = self.facts, min(self.options.n_neighbours, self.facts.rows)
+        facts, count = self.facts, min(self.options.n_nearest, self.facts.rows)
 
         def shared(queries: int) -> Scene:
             own = shared_out(queries, facts.sizes)
@@ -514,7 +514,7 @@ class _Answers:
             return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
 
         most = self._asked(all_rows)
-        if facts.rows <= self.options.n_neighbours:
+        if facts.rows <= self.options.n_nearest:
             return self._found(most, [most], [most])
         usual = self._asked(shared)
         return self._found(usual, [self._asked(of_root)], [usual, most])

@@ -250,7 +250,7 @@ def calibrate(
     max_rows: Annotated[
         int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
     ],
-    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours"))],
+    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
     as_json: options.Json = False,
 ) -> None:
     """Find the factor on the standard deviations with which intervals have the coverage that they promise.

@@ -152,13 +152,13 @@ class ConditionedFleet:
         tol: float | None = None,
         eta: Eta | None = None,
         beta: Beta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
         points = check_queries(queries, self.snapshot)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given |= {"n_neighbours": n_neighbours, "beta": beta}
+        given |= {"n_nearest": n_nearest, "beta": beta}
         blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
         answer = joined(list(dict(blocks).values()))
         unfinished = (
@@ -196,11 +196,11 @@ class ConditionedFleet:
         observed: bool = False,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
+        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
         found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
         self._warn_of_outside(self.checked(queries), found.prior_only)
         return found
@@ -222,11 +222,11 @@ class ConditionedFleet:
         *,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Gradient:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
-        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
+        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
         question.method.check_gradient(len(self.snapshot.shards))
         found = self._predictor.gradient(question)
@@ -252,7 +252,7 @@ class ConditionedFleet:
         row = predictor_of(self.snapshot.private, method)
         refuse_foreign(row, given)
         refuse_private(row, self.snapshot.private, self.snapshot.kernel, self.engine, self.snapshot.fewest_rows)
-        if given.get("n_neighbours") is not None and row.rule != "nearest":
+        if given.get("n_neighbours") is not None:
             raise InputError("n_neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, self.snapshot.labels)

@@ -800,7 +800,7 @@ class Fleet:
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
-        n_neighbours = None if row.rule == "nearest" else rest.pop("n_neighbours", None)
+        n_neighbours = rest.pop("n_neighbours", None)
         snapshot = self.snapshot(theta)
         if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
             self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)

@@ -49,6 +49,7 @@ from fleetgp.prediction.calibration import (
     Knot,
     Outcomes,
     needed_factors,
+    neighbours_of,
     places_of,
 )
 from fleetgp.prediction.conditioned import Conditioned
@@ -99,7 +100,7 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, options.n_neighbours, *facts)
+    return Calibration(method.name, options.eta, neighbours_of(method, options), *facts)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    of_engine = None if row.rule == "nearest" else given.pop("n_neighbours", None)
+    of_engine = given.pop("n_neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
     kept = ResumableCache(
         out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
