@@ -79,8 +79,8 @@ def test_others_know_it() -> None:
     assert "dec-momentum" in fg.TRAINING_METHODS
     assert "dec-momentum" in TRAINERS
     advice = recommend(f, link="1 Mbit/s")
-    (candidate,) = (one for one in advice.candidates if one.name == "dec-momentum")
-    assert candidate.kinds == ("statistics",)
+    (candidate,) = (one for one in advice.candidates if one.method == "dec-momentum")
+    assert candidate.tells == ("statistics",)
     assert refusal(training_method("dec-momentum"), "likelihoods")
     assert not refusal(training_method("dec-momentum"), "rows")
 
@@ -90,5 +90,5 @@ def test_names_of_ours_and_what_no_trainer_can_have_are_refused() -> None:
         register_trainer("apx-gp", Momentum, meet="tree", sends="sums")
     with pytest.raises(fg.InputError, match="trainer mine: expected one of tree, edges, server, got 'pool'"):
         register_trainer("mine", Momentum, meet="pool", sends="sums")  # type: ignore[arg-type]
-    with pytest.raises(fg.InputError, match="trainer mine: expected one of rho, .*, got 'tol'"):
+    with pytest.raises(fg.InputError, match=r"trainer mine: expected one of rho, .*, got 'tol'"):
         register_trainer("mine", Momentum, meet="tree", sends="sums", options=["tol"])
