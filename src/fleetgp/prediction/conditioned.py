@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.samples import augmented, without
+from fleetgp.consensus.agreements import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, View
 from fleetgp.engines.base import Posterior, retold
