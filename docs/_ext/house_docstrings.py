@@ -21,8 +21,6 @@ CODE = re.compile(r"`+([^`]+)`+")
 ARRAY = re.compile(
     r"~?(?:numpy\.)?ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[~?(?:numpy\.)?(\w+)\]\]"
 )
-#: The default of an object without a representation of its own.
-OBJECT = re.compile(r"<(?:\w+\.)*(\w+) object at \w+>")
 KINDS = {"float64": "Array", "int64": "IntArray", "bool": "BoolArray"}
 MARKUP = re.compile(r"([\\*|_])")
 
@@ -102,17 +100,8 @@ def shortened(annotated: str) -> str:
     return ARRAY.sub(lambda found: KINDS.get(found[1], "ndarray"), annotated)
 
 
-def constructed(signature: str) -> str:
-    """A signature in which objects without a representation are their class.
-
-    >>> constructed("(backend: Backend = <fleetgp.fleet.backends.LocalBackend object at 0x7f05>)")
-    '(backend: Backend = LocalBackend())'
-    """
-    return OBJECT.sub(r"\1()", signature)
-
-
 def _sign(app: Any, what: str, name: str, obj: object, flags: object, given: str, returned: str) -> tuple[str, str]:
-    return given and constructed(shortened(given)), returned and shortened(returned)
+    return given and shortened(given), returned and shortened(returned)
 
 
 def setup(app: Any) -> dict[str, bool]:

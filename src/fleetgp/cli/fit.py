@@ -28,7 +28,7 @@ from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, Splitting, read_files
 from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
-from fleetgp.io.fields import told_of_empty
+from fleetgp.io.fields import describe_empty_cells
 from fleetgp.io.formats import Reading
 from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.kernels.expression import as_kernels
@@ -99,7 +99,7 @@ class Streaming:
             raise NothingToLearnError(f"the column {how['target']!r}")
         if how["agent"] is not None:
             check_column("", how["agent"], len(data), data.points)
-        notes = (*data.notes, *told_of_empty(data.empty))
+        notes = (*data.notes, *describe_empty_cells(data.empty))
         return AgentData(list(data.names), data, data.dropped, notes, data.units)
 
 
@@ -212,7 +212,7 @@ def fit(
     about_model = where.backend | _coordinates_and_mean(model, inputs, kernel)
     about_model |= {"kernel": kernel, "seed": seed, "private": model.get("private")}
     noise = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
-    TrainingOptions(**how).refuse_foreign(training_method(training), flag_of)
+    training_method(training).check_options(TrainingOptions(**how), flag_of)
     _check(out, overwrite, inputs, target, calibrate)
     targets = Targets.of(target, kernel, inputs)
 
