@@ -1,7 +1,7 @@
 """What a training or an answer sends, by counting: the trainers and predictors run on stand-in agents.
 
 No message is described here, so that a cost cannot differ from the ledger of a real run. Short runs with small data
-would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`standin`)
+would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`facts`)
 have as many rows as the real agents and a likelihood that costs nothing, so that 200 agents take seconds.
 
 A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
@@ -22,11 +22,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from fleetgp.advice.facts import Facts
-from fleetgp.advice.standin import (
+from fleetgp.advice.facts import (
     APART,
     NOWHERE,
     Counted,
+    Facts,
     Scene,
     StandInBasis,
     gathered,
@@ -243,8 +243,8 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
 
     def each(some: Facts) -> list[TrainingCost]:
         alike = {kernel.count(facts.dimension): kernel for kernel in facts.kernels}
-        found = {count: _with_kernel(method, some, kernel, options, limit) for count, kernel in alike.items()}
-        return [found[kernel.count(facts.dimension)] for kernel in facts.kernels]
+        result = {count: _with_kernel(method, some, kernel, options, limit) for count, kernel in alike.items()}
+        return [result[kernel.count(facts.dimension)] for kernel in facts.kernels]
 
     firsts = each(sample)
     lasts = firsts if sample == facts else each(facts)
@@ -374,17 +374,17 @@ def prediction_cost(name: str, facts: Facts, asking: Asking) -> PredictionCost:
     if asking.options.consensus != "tree":
         raise InputError('costs are those of sums along the tree: expected consensus="tree", got "average"')
     with _quiet():
-        found = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
-    usual = found[-1]
-    least, most = lowest(*(one.least for one in found)), highest(*(one.most for one in found))
+        result = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
+    usual = result[-1]
+    least, most = lowest(*(one.least for one in result)), highest(*(one.most for one in result))
     return replace(usual, least=least, most=most)
 
 
 def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     """One of all kernels that send the same; the last one sends most of what is sent anyway."""
     smooth = method.rule in ("npae", "full-gp")
-    found = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
-    return [found[key] for key in sorted(found)]
+    result = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
+    return [result[key] for key in sorted(result)]
 
 
 class _Answers:
