@@ -8,7 +8,6 @@ can take the next decision. x is log theta, within bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
@@ -351,31 +350,18 @@ class TreeNewton(RoundSolver[TreeState]):
         """From a start (A, P) that is the same at all agents."""
         return TreeState(Local.unevaluated(x), x[0], Search.at(x[0]))
 
-    def run(
-        self, state: TreeState, *, rounds: int, tol: float, record: Callable[[int, TreeState], None]
-    ) -> Outcome[TreeState]:
-        """To a minimum within tol in log theta; with tol = 0 for exactly `rounds` evaluations."""
+    def ended(self, state: TreeState, tol: float) -> Outcome[TreeState] | None:
         residual = state.search.residual
         if tol > 0.0 and residual <= tol:
             return Outcome(state, 0, "converged", np.array(residual), state.search.x)
-        return super().run(state, rounds=rounds, tol=tol, record=record)
-
-    def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
-        """One evaluation, and an interlude if somebody wants one."""
-        state, wanted, late = self._evaluated(state, tol)
-        verdict = Verdict(np.full(1, state.search.residual), tol, late=late, highest=state.search.x[None])
-        if verdict.status == "converged":
-            state = self._landed(state)
-        elif verdict.status == "round limit" and wanted and self.interlude is not None:
-            self.interlude.play()
-        return state, verdict
+        return None
 
     def ends(self, state: TreeState, verdict: Verdict) -> bool:
         stuck = verdict.tol > 0.0 and state.stalls >= MOST_STALLS
         return verdict.status != "round limit" or stuck
 
-    def _evaluated(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
-        """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
+    def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
+        """One evaluation; where it is not the last one, an interlude if somebody wants one."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         if self.lazy and np.isfinite(state.search.value):
             values = self.objective(x)
@@ -383,17 +369,27 @@ class TreeNewton(RoundSolver[TreeState]):
         else:
             values, hessian = evaluate_with_hessian(self.objective, x)
             state = replace(state, measured_at=state.search.x)
-        row = self._decided(state, tol, self._rows(values, hessian))
-        before, search = state.search, Search.of(row[:-2], x.shape[1])
-        # The start is each agent's own logarithm; from then on x is the root's.
-        accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
-        local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
-        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
-        stalls = 0 if better else state.stalls + 1
-        state = replace(state, local=local, search=search, stalls=stalls)
+        row, before = self._decided(state, tol, self._rows(values, hessian)), state.search
+        wanted, late = row[-2:] > 0.0
+        state = self._moved(state, Search.of(row[:-2], x.shape[1]), values)
         if self.lazy and _stale(before, state, tol):
             state = self._with_measured_hessian(state, tol)
-        return state, bool(row[-2] > 0.0), bool(row[-1] > 0.0)
+        verdict = Verdict(np.full(1, state.search.residual), tol, late=bool(late), highest=state.search.x[None])
+        if verdict.status == "converged":
+            state = self._landed(state)
+        elif verdict.status == "round limit" and wanted and self.interlude is not None:
+            self.interlude.play()
+        return state, verdict
+
+    def _moved(self, state: TreeState, search: Search, values: Values) -> TreeState:
+        """After the root's decision about the values at `search.x`."""
+        before = state.search
+        # The start is each agent's own logarithm; from then on x is the root's.
+        accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
+        x = np.tile(search.best, (len(values.nll), 1))
+        local = replace(state.local, x=x, values=values) if accepted else state.local
+        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
+        return replace(state, local=local, search=search, stalls=0 if better else state.stalls + 1)
 
     def _secant(self, search: Search, values: Values) -> Array:
         """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""

@@ -274,7 +274,7 @@ def with_best_kernel(
             "be told why"
         )
     fit = train(method, shards, network, kernels[best], replace(options, seconds=seconds), report, interlude)
-    return replace(fit, kernel=kernels[best].name, compared=compared)
+    return replace(fit, compared=compared)
 
 
 def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
