@@ -228,6 +228,12 @@ def register_trainer(
     sends: what an agent sends; use: when to use the method. Both are for `fleetgp methods`.
     options: those that it has of rho, kappa, lipschitz, nested, step and nested_iterations. All have the others.
     augmented: whether the agents' data are augmented by samples of the others', as those of the g- methods are.
+
+    docs/extending.md has an example.
+
+    >>> register_trainer("apx-gp", _tree, meet="tree", sends="sums")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: FleetGP has a training method 'apx-gp' itself: choose another name
     """
     foreign = [option for option in options if option not in SWITCHED]
     if foreign or meet not in ("tree", "edges", "server"):
