@@ -14,7 +14,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FOLDS, By
-from fleetgp.data.suspicions import Watched
+from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
@@ -66,7 +66,7 @@ from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
 from fleetgp.io.formats import Reading
 from fleetgp.io.survey import passes_told_to
-from fleetgp.io.tables import Missing, ObservationTable, Wanted
+from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
@@ -205,7 +205,7 @@ class Fleet:
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
         self._trained: Dataset | None = None  # the data that the fit is from
-        self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
+        self._watched: dict[int, Inspection] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
         self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
         self._calibration: Calibration | None = None
@@ -339,7 +339,7 @@ class Fleet:
         (('Ada', 'Bo'), {'day': 'days since 1970-01-01'}, 1)
         """
         given = given_in(model, ModelKeywords, "from_frame")
-        columns = Wanted(inputs, target, agent, deviation)
+        columns = ColumnRoles(inputs, target, agent, deviation)
         rows = rows_of_frame(frame, columns, units, missing, fill, Reading(time_unit=time_unit))
         return cls._of_rows(rows, columns, graph, Splitting(agents, by, axis, seed), given)
 
@@ -394,7 +394,7 @@ class Fleet:
 
     @classmethod
     def _of_rows(
-        cls, rows: ObservationTable, columns: Wanted, graph: object, splitting: Splitting, model: dict[str, Any]
+        cls, rows: ObservationTable, columns: ColumnRoles, graph: object, splitting: Splitting, model: dict[str, Any]
     ) -> Self:
         names, shards = splitting.split(rows, columns.inputs)
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:

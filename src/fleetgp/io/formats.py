@@ -402,7 +402,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnBlock:
     """What a reader gives. values: by column.  empty: cells that hold nothing.  units: by column.
 
     notes: what was done to the values.
