@@ -25,7 +25,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model, contents, describe_coordinates, without_bend
 from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
-from fleetgp.training.fit import about_approximation, about_sample
+from fleetgp.training.reporting import about_approximation, about_sample
 from fleetgp.units import readable_bytes
 
 #: A result for programs, and for people.
