@@ -171,7 +171,7 @@ def test_the_suite_notices_a_network_that_waits_on_or_trusts_anybody(monkeypatch
     path = fg.Graph.path(3)
     check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]]).run(function), path)
     with monkeypatch.context() as patch:
-        patch.setattr(LoopbackNetwork, "_wake", lambda _: None)
+        patch.setattr(LoopbackNetwork, "wake", lambda _: None)
         with pytest.raises(AssertionError, match="expected 'closed', got 'round"):
             check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]], timeout=0.2).run(function), path)
     with monkeypatch.context() as patch:

@@ -87,7 +87,7 @@ def test_a_value_of_another_shape_names_its_sender() -> None:
 
 def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Honest agents never relay it, so whoever sends it has made it."""
-    real = LoopbackNetwork._swap
+    real = LoopbackNetwork.swap
 
     def swap(self: Any, frames: list[Any], expected: list[Any], round: int) -> Any:
         if self.hosted == (1,) and round == 1:
@@ -95,7 +95,7 @@ def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPa
             frames = [replace(frame, parts=(spoilt,)) if frame.receiver == 2 else frame for frame in frames]
         return real(self, frames, expected, round)
 
-    monkeypatch.setattr(LoopbackNetwork, "_swap", swap)
+    monkeypatch.setattr(LoopbackNetwork, "swap", swap)
     with pytest.raises(NonsenseError) as caught:
         Loopback(Graph.path(3), [[0], [1], [2]]).run(lambda network: network.flood(np.zeros((1, 1)), "statistics"))
     assert caught.value.sender == 1

@@ -62,7 +62,12 @@ class Lifetime(abc.ABC):
     def _end(self, why: BaseException) -> None:
         if self._over is None:
             self._over = why
-            self._wake()
+            self.wake()
+
+    def wait_for(self, neighbours: frozenset[int]) -> None:
+        """Before each wait of a verb: say for whom it is. It raises if the network has ended."""
+        self.waiting_for = neighbours
+        self._check_open()
 
     def _check_open(self) -> None:
         if self._over is not None:
@@ -82,8 +87,8 @@ class Lifetime(abc.ABC):
             self.waiting_for = frozenset()
 
     @abc.abstractmethod
-    def _wake(self) -> None:
-        """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
+    def wake(self) -> None:
+        """Wake the thread that waits in a verb, if there may be one: it calls `wait_for` again."""
 
 
 class Clock:

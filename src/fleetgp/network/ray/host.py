@@ -132,13 +132,13 @@ class RayNetwork(GroupedNetwork):
         """From another host; from any thread."""
         self._mailbox.put(packet)
 
-    def _send(self, group: int, frame: Frame) -> None:
+    def send(self, group: int, frame: Frame) -> None:
         self._post.send(group, encode(frame), self.clock.readings)
 
-    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
         return self._from_mailbox(self._mailbox, groups, number, self._timeout)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._mailbox.wake()
 
 

@@ -72,7 +72,7 @@ class ZenohNetwork(FrameNetwork):
         self._mail = links.arrivals.claim(epoch)
         self._retired = False
 
-    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+    def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         received: dict[Edge, Frame] = {}
         self.exchanging = round
         for frame in frames:
@@ -82,7 +82,7 @@ class ZenohNetwork(FrameNetwork):
                 self._send(replace(frame, run=self._links.run, epoch=self.epoch))
         missing = {edge for edge in expected if edge not in received and (round, edge) not in self._early}
         if missing:
-            self._wait_for(missing, round)
+            self._receive(missing, round)
         for edge in expected:
             if edge not in received:
                 received[edge] = self._early.pop((round, edge))
@@ -96,7 +96,7 @@ class ZenohNetwork(FrameNetwork):
         self._links.departures.keep(self.epoch, link, frame.round, data)
         self._links.send(*link, data)
 
-    def _wait_for(self, missing: set[Edge], round: int) -> None:
+    def _receive(self, missing: set[Edge], round: int) -> None:
         began = time.monotonic()
         last, again = began + PATIENCE * self.timeout, began + min(AGAIN, self.timeout)
         deadlines = dict.fromkeys((self._members[sender] for sender, _ in missing), began + self.timeout)
@@ -146,7 +146,7 @@ class ZenohNetwork(FrameNetwork):
             return True
         return False
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._mail.wake()
 
     def close(self) -> None:
