@@ -104,7 +104,7 @@ def _not_a_number(value: Array) -> Array:
 def test_a_group_that_sends_nonsense_is_named_by_one_of_its_agents(
     verb: str, wrong: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = LoopbackGroup._send
+    real = LoopbackGroup.send
 
     def send(self: LoopbackGroup, group: int, frame: Frame) -> None:
         if self.own == 1:
@@ -125,7 +125,7 @@ def test_a_group_that_sends_nonsense_is_named_by_one_of_its_agents(
             return error
         return None
 
-    monkeypatch.setattr(LoopbackGroup, "_send", send)
+    monkeypatch.setattr(LoopbackGroup, "send", send)
     graph = fg.Graph.path(6)
     fleet = fg.Loopback(graph, [[1, 2, 3], [0, 4, 5]], grouped=True, timeout=0.5)
     assert Tree.of(graph).root == 2
