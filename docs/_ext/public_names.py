@@ -41,7 +41,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "partition",
         "data.partition_by_label",
         "io.read_observations",
-        "io.Observations",
+        "io.ObservationTable",
         "io.Reading",
         "io.load_sst",
         "io.SeaSurface",

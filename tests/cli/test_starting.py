@@ -55,7 +55,7 @@ def test_every_public_name_is_there_and_is_the_one_of_its_module() -> None:
         "import fleetgp as fg\n"
         "from fleetgp import *\n"
         "assert Fleet is fg.Fleet and partition is fg.partition\n"
-        "print(fg.data.read_observations.__name__, fg.errors.InputError.__name__, fg.storage.model.Model.__name__)"
+        "print(fg.io.read_observations.__name__, fg.errors.InputError.__name__, fg.storage.model.Model.__name__)"
     )
     assert told.split() == ["read_observations", "InputError", "Model"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fleetgp.data.holdout import FOLDS, block_pieces, hidden, row_pieces, second_half
+from fleetgp.data.partition import FOLDS, block_pieces, hidden, row_pieces, second_half
 
 
 def test_every_row_is_hidden_once_and_by_its_own_draw() -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.io.selection import nearest_cells
+from fleetgp.io.fields import nearest_cells
 
 THETA = [0.8, 20.0, 0.8, 1.0, 0.1]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from fleetgp.io import Observations, read_observations
+from fleetgp.io import ObservationTable, read_observations
 
 
 def table(n: int = 30) -> dict[str, np.ndarray]:
@@ -53,6 +53,6 @@ def packed(path: Path, *, units: str = "kelvin", lon: np.ndarray | None = None, 
     return path
 
 
-def read(path: Path, **options: Any) -> Observations:
+def read(path: Path, **options: Any) -> ObservationTable:
     """The columns of `table`, by name."""
     return read_observations(path, inputs=["lon", "lat"], target="sst", **options)

@@ -15,8 +15,8 @@ import xarray as xr
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.io import Reading
+from fleetgp.io.fields import load_sst
 from fleetgp.io.formats import Columns
-from fleetgp.io.sst import load_sst
 from fleetgp.io.survey import Chunk, chunks
 from tests.io.sources import packed, read, table, write
 

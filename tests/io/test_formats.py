@@ -11,7 +11,7 @@ import pytest
 
 from fleetgp.errors import InputError
 from fleetgp.io import Reading, read_observations
-from fleetgp.io.sst import load_sst
+from fleetgp.io.fields import load_sst
 from tests.io.sources import packed, read, table, write
 
 

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 from fleetgp.errors import InputError
-from fleetgp.io.sst import load_sst
+from fleetgp.io.fields import load_sst
 from tests.io.sources import packed
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import fleetgp as fg
 from fleetgp.consensus.agreements import Scaling, outer_corners
-from fleetgp.data.holdout import FOLDS, block_pieces, hidden, row_pieces
+from fleetgp.data.partition import FOLDS, block_pieces, hidden, row_pieces
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network

@@ -12,11 +12,10 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.storage.contents import contents, in_words, told_coordinates
 from fleetgp.storage.loading import load_model
-from fleetgp.storage.model import Model
+from fleetgp.storage.model import Model, contents, in_words, told_coordinates
 from fleetgp.storage.saving import save_model, save_models
-from fleetgp.storage.tensors import VERSION
+from fleetgp.storage.sections import VERSION
 from tests.conftest import alternating_path, paper_shards
 
 INPUTS = ("lon", "lat")

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import fleetgp as fg
-from fleetgp.data.holdout import FOLDS, block_pieces, hidden
+from fleetgp.data.partition import FOLDS, block_pieces, hidden
 from fleetgp.errors import InputError
 from fleetgp.kernels.expression import CANDIDATES, as_kernels
 from fleetgp.kernels.stationary import KERNELS

@@ -17,7 +17,7 @@ from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.holdout import drawn
+from fleetgp.data.partition import drawn
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import Evaluation
 from fleetgp.engines.dense import reference

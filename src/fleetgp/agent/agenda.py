@@ -25,7 +25,7 @@ from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, V
 from fleetgp.agent.requests import Predictor, Question, Trainer, TrainRequest, check_queries
 from fleetgp.arrays import Array
 from fleetgp.consensus import Status
-from fleetgp.data.holdout import Hold
+from fleetgp.data.partition import Hold
 from fleetgp.data.transforms import Coordinates, CoordinatesName, Scaling, View
 from fleetgp.errors import NonsenseError
 from fleetgp.model.hyperparameters import LOG_RANGE, sound_log_theta

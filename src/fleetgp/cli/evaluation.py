@@ -29,14 +29,14 @@ from fleetgp.fleet import CrossValidation
 from fleetgp.fleet.cross_validation import Split
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io import read_observations
+from fleetgp.io.fields import is_celsius
 from fleetgp.io.formats import FIELDS, Reading
-from fleetgp.io.sst import is_celsius
-from fleetgp.io.tables import Observations
+from fleetgp.io.tables import ObservationTable
 from fleetgp.metrics import Scores
 from fleetgp.options import PredictionOptions
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
-from fleetgp.storage.tensors import DESCRIPTION
+from fleetgp.storage.sections import DESCRIPTION
 from fleetgp.version import __version__
 
 #: Columns of the table, and how their numbers are written.
@@ -78,7 +78,7 @@ class TruthReading:
     deviation: DEVIATION = None
     rows: ROWS = field(default_factory=dict)
 
-    def observations(self, path: Path, model: Model) -> Observations:
+    def observations(self, path: Path, model: Model) -> ObservationTable:
         """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
         units = model.fleet.units
         celsius = path.suffix.lower() in FIELDS and is_celsius(units.get(model.target, ""))
@@ -168,7 +168,7 @@ def _score_against_table(
     return {"truth": str(truth), "method": method, "dropped": rows.dropped, "own_rows": own}, title, scores
 
 
-def _own_rows(model: Model, rows: Observations) -> int:
+def _own_rows(model: Model, rows: ObservationTable) -> int:
     """The number of rows that the model has, too, to the last bit; 0 where it keeps moments instead of rows."""
     if not model.fleet.data.in_memory:
         return 0
@@ -227,7 +227,7 @@ def _coverage_line(scores: Scores) -> str:
     return f"{share} of the observations lie in their {level} intervals, {verdict}{advice}."
 
 
-def _by_agent(model: Model, rows: Observations) -> list[tuple[Any, ...]]:
+def _by_agent(model: Model, rows: ObservationTable) -> list[tuple[Any, ...]]:
     """The rows of each agent of the model."""
     whose = np.array([agent_number(model, label, "agent (--agent-column)") for label in rows.labels or ()])
     columns = [rows.inputs, rows.observations, *([] if rows.deviations is None else [rows.deviations])]

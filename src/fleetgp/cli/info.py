@@ -21,9 +21,8 @@ from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.prediction import Calibration
-from fleetgp.storage.contents import contents, told_coordinates, without_bend
 from fleetgp.storage.loading import load_model
-from fleetgp.storage.model import Model
+from fleetgp.storage.model import Model, contents, told_coordinates, without_bend
 from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
 from fleetgp.training.fit import about_approximation, about_sample

@@ -31,9 +31,8 @@ from fleetgp.cli.output import bold, emit, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
-from fleetgp.io.fields import read_mask
+from fleetgp.io.fields import read_mask, xarray
 from fleetgp.io.formats import Reading
-from fleetgp.io.sst import xarray
 from fleetgp.io.tables import write_columns
 from fleetgp.prediction.suggestion import CRITERIA
 from fleetgp.storage.model import Model

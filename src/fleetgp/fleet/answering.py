@@ -14,7 +14,7 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
-from fleetgp.data.holdout import FOLDS
+from fleetgp.data.partition import FOLDS
 from fleetgp.data.transforms import View
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import ENGINES, Expert

@@ -19,7 +19,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
 from fleetgp.data.dataset import InMemory, corners
-from fleetgp.data.holdout import FOLDS, block_pieces, row_pieces
+from fleetgp.data.partition import FOLDS, block_pieces, row_pieces
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import ResumableCache
 from fleetgp.fleet.privacy import predictor_of, refuse_queries

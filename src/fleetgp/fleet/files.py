@@ -29,7 +29,7 @@ from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
-from fleetgp.io.tables import Missing, Observations, Wanted, observations_of
+from fleetgp.io.tables import Missing, ObservationTable, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
@@ -154,7 +154,7 @@ class Splitting:
     def __init__(self, agents: int | None, by: By | None, axis: str | None, seed: int) -> None:
         self.agents, self.by, self.axis, self.seed = agents, by, axis, seed
 
-    def split(self, data: Observations, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
+    def split(self, data: ObservationTable, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The agents' names, and (X, y) or (X, y, s) of each."""
         every = np.arange(len(data.observations))
         if data.labels is not None:
@@ -173,7 +173,7 @@ class Splitting:
 
 
 def _made(
-    fleet: type[Fleet], data: Observations, what: Wanted, graph: object, how: Splitting, options: dict[str, Any]
+    fleet: type[Fleet], data: ObservationTable, what: Wanted, graph: object, how: Splitting, options: dict[str, Any]
 ) -> Fleet:
     names, shards = how.split(data, what.inputs)
     if options.get("noise") == AGENTS:

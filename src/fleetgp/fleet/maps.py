@@ -24,9 +24,7 @@ from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
 from fleetgp.data.transforms import Coordinates, Points, coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
-from fleetgp.io.fields import named_as
-from fleetgp.io.selection import nearest_cells
-from fleetgp.io.sst import xarray
+from fleetgp.io.fields import named_as, nearest_cells, xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
 from fleetgp.validation import as_numbers, check_number, check_whole

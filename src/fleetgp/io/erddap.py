@@ -29,8 +29,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, InputError, NetworkError
-from fleetgp.io.selection import check_box
-from fleetgp.io.sst import xarray
+from fleetgp.io.fields import check_box, xarray
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.validation import check_whole
 

@@ -1,13 +1,14 @@
-"""NetCDF and Zarr as tables: a row for each cell of a field that holds a value. As a whole, or block by block.
+"""Fields in NetCDF and Zarr, and xarray datasets, as tables: a row for each cell with a value. Needs the extra "data".
 
-Inputs are coordinates, or other variables, over some of the field's axes. Needs the extra "data" (xarray).
-
-Where a map shall be: a field in a NetCDF file that is 0 or missing elsewhere. Needs the extra "data" (xarray).
+Cells are chosen before they are read: a date, a box, a stride, values of other axes. Inputs are coordinates, or other
+variables, over some of the field's axes. `load_sst` reads a map of sea-surface temperatures as a grid.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -15,11 +16,347 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import BoolArray, IntArray
-from fleetgp.errors import InputError
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.errors import InputError, shortened
 from fleetgp.io.formats import Columns, Part, Reading, Table, check_names, reading_errors
-from fleetgp.io.selection import LATITUDES, LONGITUDES, at_value, indexer, listed, moments_of, on_map, turned
-from fleetgp.io.sst import MOST_POINTS, VARIABLES, is_kelvin, shift_to_celsius, xarray
+from fleetgp.validation import as_numbers, as_path, check_number, check_whole
+
+#: Names under which products keep their axes.
+LATITUDES = ("lat", "latitude", "nav_lat", "y")
+LONGITUDES = ("lon", "longitude", "nav_lon", "x")
+#: A face of a box that is on the grid belongs to it.
+HAIR = 1e-6
+#: Days that an error lists.
+LISTED = 12
+
+
+@dataclass(frozen=True)
+class OnMap:
+    """Which cells of a field: the names of its axes, positions along them in ascending order of the coordinates, and
+    these, longitudes from -180 to 180.
+    """
+
+    latitude: str
+    longitude: str
+    rows: IntArray
+    columns: IntArray
+    north: Array
+    east: Array
+
+
+def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: object) -> OnMap:
+    """The cells in a box (west, south, east, north), every so many-th of them along both axes; or one clear error."""
+    step = 1 if stride is None else stride
+    check_whole("stride", step, least=1)
+    latitude, longitude = _axis(field, LATITUDES, path), _axis(field, LONGITUDES, path)
+    north, east = (np.asarray(field[axis], dtype=float) for axis in (latitude, longitude))
+    if north.ndim != 1 or east.ndim != 1:
+        raise InputError(f"{path}: expected a latitude for each row and a longitude for each column of the field")
+    east = turned(east)
+    rows, columns = np.argsort(north, kind="stable"), np.argsort(east, kind="stable")
+    if box is not None:
+        sides = check_box(box)
+        low, high = np.array(sides[:2]) - HAIR, np.array(sides[2:]) + HAIR
+        kept = rows[(north[rows] >= low[1]) & (north[rows] <= high[1])]
+        across = columns[(east[columns] >= low[0]) & (east[columns] <= high[0])]
+        if not (len(kept) and len(across)):
+            ends = (columns, east), (rows, north)
+            have = [float(values[order[end]]) for end in (0, -1) for order, values in ends]
+            raise InputError(f"{path}: nothing lies in the box {list(box)}; the file covers {have}")
+        rows, columns = kept, across
+    rows, columns = rows[::step], columns[::step]
+    return OnMap(latitude, longitude, rows, columns, north[rows], east[columns])
+
+
+def nearest_cells(have: Array, wanted: Array) -> IntArray:
+    """The position of the nearest of some coordinates (n,) to each wanted value; -1 beyond half a cell of their ends.
+
+    >>> nearest_cells(np.array([2.0, 1.0, 0.0]), np.array([-0.5, 0.4, 0.6, 2.5, 2.6])).tolist()
+    [2, 2, 1, 0, -1]
+    """
+    order = np.argsort(have, kind="stable")
+    known = have[order]
+    halves = 0.5 * np.diff(known)
+    nearest = np.searchsorted(known[:-1] + halves, wanted)
+    first, last = (halves[0], halves[-1]) if len(halves) else (0.0, 0.0)
+    hair = HAIR * max(first, last, abs(float(known[0])) * HAIR)
+    outside = (wanted < known[0] - first - hair) | (wanted > known[-1] + last + hair)
+    return np.asarray(np.where(outside, -1, order[nearest]))
+
+
+def indexer(positions: IntArray) -> slice | IntArray:
+    """As a slice where they are evenly spaced: files are read faster by them.
+
+    >>> indexer(np.array([4, 2, 0])), indexer(np.array([7])), indexer(np.array([0, 1, 3])).tolist()
+    (slice(4, None, -2), slice(7, 8, 1), [0, 1, 3])
+    """
+    if len(positions) == 1:
+        return slice(int(positions[0]), int(positions[0]) + 1, 1)
+    first, last, step = int(positions[0]), int(positions[-1]), int(positions[1] - positions[0])
+    if step == 0 or (np.diff(positions) != step).any():
+        return positions
+    end = last + (1 if step > 0 else -1)
+    return slice(first, end if end >= 0 else None, step)
+
+
+def turned(longitudes: Array) -> Array:
+    """From -180 to 180."""
+    return np.where(longitudes > 180.0, longitudes - 360.0, longitudes)
+
+
+def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
+    """west, south, east, north with longitudes up to 180, or one clear error."""
+    sides = as_numbers(box, "box")
+    if sides.shape != (4,):
+        raise InputError(f"box must be four numbers: west, south, east, north, got {shortened(box)}")
+    west, south, east, north = sides.tolist()
+    if not (west < east and south < north):
+        raise InputError(f"box must be west < east and south < north, got {list(box)}")
+    if west >= 180.0:
+        west, east = west - 360.0, east - 360.0
+    if west < -180.0 or east > 180.0:
+        raise InputError(f"box {list(box)} crosses the date line or is out of the world: ask for it in two parts")
+    return west, south, east, north
+
+
+def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], IntArray]:
+    """The times of a field as text, and the positions of those of a date, which has some; without a date all.
+
+    No times, and no positions, where a field has none.
+    """
+    if "time" not in field.coords and "time" not in field.dims:
+        if date is not None:
+            raise InputError(f"{path}: a date was asked for, but the file has no time: leave it out")
+        return [], np.zeros(0, dtype=np.int64)
+    if "time" not in field.coords:
+        raise InputError(f"{path}: its axis of time has no dates: select one of its {field.sizes['time']} fields first")
+    moments = [str(moment).replace(" ", "T")[:19] for moment in np.atleast_1d(field["time"].values)]
+    wanted = "" if date is None else _moment(date)
+    found = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+    if not found:
+        raise InputError(f"{path}: no field of {date}; it has {listed(moments)}")
+    return moments, np.array(found)
+
+
+def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, str]:
+    """The position along an axis of the cell nearest to a value, within half a cell, and what is said of it.
+
+    A time is chosen by the beginning of its text, "2021-01-05" or "2021-01-05T12".
+    """
+    if name not in field.coords:
+        axes = ", ".join(map(str, field.dims))
+        raise InputError(f"{path}: at: there is no axis {name!r} with coordinates; the field runs over {axes}")
+    have = np.atleast_1d(np.asarray(field[name].values))
+    if have.ndim != 1:
+        raise InputError(f"{path}: at: {name!r} has more than one axis: expected a coordinate along one")
+    if have.dtype.kind == "M":
+        moments = [str(moment)[:19] for moment in have]
+        wanted = _moment(value)
+        found = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+        if len(found) != 1:
+            which = [moments[position] for position in found] or moments
+            raise InputError(
+                f"{path}: at: expected one {name} of {value}, got {len(found)}; it has {listed(which)}: choose one"
+            )
+        return found[0], f"{name} is {moments[found[0]].removesuffix('T00:00:00')}"
+    check_number(f"at: {name}", value)
+    number = float(str(value))
+    position = int(nearest_cells(as_numbers(have, f"{path}: {name}"), np.array([number]))[0])
+    if position < 0:
+        ends = f"from {have.min():g} to {have.max():g}" if len(have) > 1 else f"the value {have[0]:g} only"
+        raise InputError(f"{path}: at: no {name} within half a cell of {number:g}: it has {ends}")
+    near = "" if have[position] == number else f", the nearest to {number:g}"
+    return position, f"{name} is {have[position]:g}{near}"
+
+
+def listed(moments: Sequence[str]) -> str:
+    """The days, or the times where a day has several; not all of very many."""
+    days = [moment[:10] for moment in moments]
+    names = days if len(set(days)) == len(days) else [moment[:16] for moment in moments]
+    few = names if len(names) <= LISTED else [*names[: LISTED - 1], "...", names[-1]]
+    return ", ".join(few)
+
+
+def _moment(date: object) -> str:
+    """A date as it is written: a day, or a day and the beginning of a time."""
+    text = str(date).strip().replace(" ", "T")
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}(T[\d:]*)?.*", text):
+        raise InputError(f"date must be like 2021-01-31 or 2021-01-31T12, got {date!r}")
+    return text[:19]
+
+
+def _axis(field: Any, names: Sequence[str], path: object) -> str:
+    for name in names:
+        if name in field.dims:
+            return name
+    raise InputError(f"{path}: expected an axis {' or '.join(names)}, got {list(field.dims)}")
+
+
+#: Names under which products keep the temperature of the sea's surface.
+VARIABLES = ("analysed_sst", "sst", "sea_surface_temperature", "SST")
+KELVIN = 273.15
+#: How units are written, without blanks, underscores and plurals.
+KELVIN_UNITS = ("k", "kelvin", "degk", "degreek", "degreekelvin", "degkelvin")
+CELSIUS_UNITS = (
+    "c",
+    "celsius",
+    "degc",
+    "°c",
+    "degreec",
+    "degreecelsius",
+    "degcelsius",
+    "centigrade",
+    "degreecentigrade",
+)
+
+
+def is_kelvin(units: str) -> bool:
+    """Whether these are the units of a temperature in kelvin.
+
+    >>> is_kelvin("degrees_K"), is_kelvin("degC"), is_kelvin("")
+    (True, False, False)
+    """
+    return _plain(units) in KELVIN_UNITS
+
+
+def is_celsius(units: str) -> bool:
+    """Whether these are the units of a temperature in degrees Celsius.
+
+    >>> is_celsius("degrees C"), is_celsius("K")
+    (True, False)
+    """
+    return _plain(units) in CELSIUS_UNITS
+
+
+def _plain(units: str) -> str:
+    return re.sub(r"[\s_.]|(?<=degree)s", "", units.lower())
+
+
+def shift_to_celsius(values: Array, units: str, path: object) -> tuple[float, str]:
+    """What to add to temperatures, and what is then said of it; empty for nothing.
+
+    By the units, or, without any, by what the sea can be: no sea is at 100 degrees, no sea below 200 K.
+    """
+    if is_kelvin(units):
+        return -KELVIN, "temperatures converted from K to degrees Celsius"
+    if units and not is_celsius(units):
+        raise InputError(
+            f"{path}: expected temperatures in K or degrees Celsius, got the units {units!r}: convert them"
+        )
+    if not units and float(np.nanmedian(values)) > 100.0:
+        said = "the file gives no units"
+        return -KELVIN, f"temperatures converted from K to degrees Celsius ({said}, but no sea is that warm)"
+    return 0.0, ""
+
+
+#: More points than these are not read at once: 4 GB.
+MOST_POINTS = 500_000_000
+
+
+@dataclass(frozen=True)
+class SeaSurface:
+    """celsius (lat, lon), NaN over land and where nothing is known; lat ascending, lon ascending, degrees.
+
+    product: what the file says it is.  date: of the field, as in the file; empty if it has none.
+    converted: what was done to the temperatures of the file; empty if nothing was.
+
+    >>> field = SeaSurface(np.array([40.0, 41.0]), np.array([5.0]), np.array([[15.5], [np.nan]]), "MUR", "2021-01-03")
+    >>> [part.tolist() for part in field.points()]
+    [[[5.0, 40.0]], [15.5]]
+    """
+
+    latitude: Array
+    longitude: Array
+    celsius: Array
+    product: str
+    date: str
+    converted: str = ""
+
+    def points(self) -> tuple[Array, Array]:
+        """(lon, lat) (N, 2) and temperature (N,) of the places where it is known."""
+        longitude, latitude = np.meshgrid(self.longitude, self.latitude)
+        known = np.isfinite(self.celsius)
+        return np.column_stack([longitude[known], latitude[known]]), self.celsius[known]
+
+
+def load_sst(
+    path: str | Path,
+    *,
+    box: Sequence[float] | None = None,
+    date: str | None = None,
+    variable: str | None = None,
+    stride: int = 1,
+) -> SeaSurface:
+    """One field from a NetCDF file.
+
+    box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: which one of a file with
+    several, for example "2021-01-05", or "2021-01-05T12" where a day has several.  stride: every so many-th row and
+    column. Kelvin become degrees Celsius, and `converted` says so.
+
+    >>> load_sst("nowhere.nc")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: nowhere.nc: there is no such file
+    """
+    xr = xarray()
+    file = as_path(path, "path")
+    if not file.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        data = xr.open_dataset(file)  # scale, offset and fill values are applied
+    except (OSError, ValueError) as error:
+        why = "it is none" if isinstance(error, ValueError) else error
+        raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
+    with data:
+        field = _variable(data, variable, path)
+        product = str(data.attrs.get("title") or data.attrs.get("id") or file.stem)
+        field, day = _one_day(field, date, path)
+        if field.ndim != 2:
+            sizes = ", ".join(f"{name} ({size})" for name, size in field.sizes.items())
+            raise InputError(
+                f"{path}: expected a field over latitude and longitude, got one over {sizes}: select first"
+            )
+        part = on_map(field, box, stride, path)
+        field = field.transpose(part.latitude, part.longitude).isel(
+            {part.latitude: indexer(part.rows), part.longitude: indexer(part.columns)}
+        )
+        if field.size > MOST_POINTS:
+            raise InputError(f"{path}: the field has {field.size:,} points: give a box or a stride (--box, --stride)")
+        values = np.asarray(field.values, dtype=float)
+        if not np.isfinite(values).any():
+            raise InputError(f"{path}: no known temperature in {'the box' if box is not None else 'the file'}")
+        shift, converted = shift_to_celsius(values, str(field.attrs.get("units", "")), path)
+        return SeaSurface(part.north, part.east, values + shift, product, day, converted)
+
+
+def xarray() -> Any:
+    """The library, or one error that names the extra."""
+    try:
+        import xarray as xr
+    except ImportError as error:
+        raise InputError('NetCDF needs xarray: pip install "fleetgp[data]"') from error
+    return xr
+
+
+def _variable(data: Any, name: str | None, path: str | Path) -> Any:
+    wanted = (name,) if name is not None else VARIABLES
+    for candidate in wanted:
+        if candidate in data.variables:
+            return data[candidate]
+    raise InputError(f"{path}: no variable {' or '.join(wanted)}; it has {sorted(map(str, data.data_vars))}")
+
+
+def _one_day(field: Any, date: str | None, path: str | Path) -> tuple[Any, str]:
+    """The field of one date, without axes of length one."""
+    moments, found = moments_of(field, date, path)
+    if not moments:
+        return field.squeeze(drop=True), ""
+    if len(found) > 1:
+        several = [moments[position] for position in found]
+        raise InputError(f"{path}: {len(found)} fields, of {listed(several)}: give one as date (--date)")
+    if "time" in field.dims:
+        field = field.isel(time=found[0], drop=True)
+    return field.squeeze(drop=True), moments[found[0]][:10]
+
 
 #: Stored blocks of up to so many cells are read as they are stored: each is unpacked once.
 MOST_STORED = 1 << 22

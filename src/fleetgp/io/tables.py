@@ -41,14 +41,14 @@ Missing = Literal["refuse", "drop"]
 
 
 @dataclass(frozen=True)
-class Observations:
+class ObservationTable:
     """inputs (N, D), observations (N,), and who made them: labels (N,), or None.
 
     With a list of targets observations are (N, K), NaN where one is missing.
     dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
     of the observations (N,), or None.  units: by column, where they are known.
 
-    >>> Observations(np.zeros((2, 1)), np.ones(2), labels=("ada", "bo")).dropped
+    >>> ObservationTable(np.zeros((2, 1)), np.ones(2), labels=("ada", "bo")).dropped
     0
     """
 
@@ -78,7 +78,7 @@ def read_observations(
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
     of_agent: bool = False,
-) -> Observations:
+) -> ObservationTable:
     """Columns of a file, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
     path: CSV, Parquet or NPZ; or NetCDF or Zarr, any of whose variables may be the target, and any coordinates or
@@ -151,7 +151,7 @@ def observations_of(
     fill: Sequence[float] | None = None,
     reading: Reading | None = None,
     of_agent: bool = False,
-) -> Observations:
+) -> ObservationTable:
     """The rows of a table that can be used. where: for errors; the rest as in `read_observations`."""
     agent, width, named = what.agent, len(what.needed), [*what.needed, *what.targets]
     settable = reading is None or reading.settable
@@ -186,7 +186,7 @@ def observations_of(
     times = {name: unit for name, (_, unit) in zip(what.inputs, inputs, strict=True) if unit}
     units = {name: unit for name, unit in {**table.units, **times}.items() if unit and name in named}
     rest = labels, int((~sound).sum()), table.notes + _left(found, named), own, units
-    return Observations(found[:, : len(inputs)], observations, *rest)
+    return ObservationTable(found[:, : len(inputs)], observations, *rest)
 
 
 def _left(found: Array, named: Sequence[str]) -> tuple[str, ...]:

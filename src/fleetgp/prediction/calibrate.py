@@ -22,7 +22,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.dataset import InMemory
-from fleetgp.data.holdout import (
+from fleetgp.data.partition import (
     FEWEST,
     FOLDS,
     Hold,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.holdout import HOLDS, Hold
+from fleetgp.data.partition import HOLDS, Hold
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.network import Ledger
 from fleetgp.options import Eta, PredictionOptions

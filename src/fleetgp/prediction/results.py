@@ -24,8 +24,8 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Status
 from fleetgp.data.transforms import Points, coordinate_facts, names_of
 from fleetgp.errors import InputError
+from fleetgp.io.fields import xarray
 from fleetgp.io.formats import pandas_for
-from fleetgp.io.sst import xarray
 from fleetgp.network import Ledger
 from fleetgp.prediction.posteriors import first_used
 from fleetgp.validation import as_flag, as_numbers, check_number, check_whole, column_names

@@ -26,24 +26,24 @@ from fleetgp.model.hyperparameters import check_theta
 from fleetgp.network import Ledger
 from fleetgp.storage.model import Model
 from fleetgp.storage.sections import (
-    load_moments,
-    read_calibration,
-    read_compared,
-    read_coordinates,
-    read_mean,
-    read_scaling,
-)
-from fleetgp.storage.tensors import (
     DESCRIPTION,
     FORMAT,
     LEDGER,
+    LONGEST_DESCRIPTION,
+    LONGEST_LEDGER,
     TRAINING,
     VERSION,
     Shape,
     agent_file,
     from_json,
     load_arrays,
+    load_moments,
+    read_calibration,
+    read_compared,
+    read_coordinates,
     read_inside,
+    read_mean,
+    read_scaling,
     typed,
 )
 from fleetgp.training import Fit, training_method
@@ -52,8 +52,6 @@ from fleetgp.training.fit import Start
 from fleetgp.validation import as_path
 from fleetgp.version import __version__
 
-#: Longer texts are not read: no fleet has a description, or a ledger, of this many bytes.
-LONGEST_DESCRIPTION, LONGEST_LEDGER = 1 << 26, 1 << 28
 #: What reading a damaged description may raise.
 DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError)
 

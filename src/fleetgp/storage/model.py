@@ -1,12 +1,19 @@
-"""A trained fleet with the names that people know it by."""
+"""A trained fleet with the names that people know it by, and what its folder holds, for programs and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from fleetgp.data.dataset import corners
+from fleetgp.data.transforms import coordinate_facts
 from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
+from fleetgp.kernels.stationary import OBSERVED
+from fleetgp.storage.sections import DESCRIPTION, LONGEST_DESCRIPTION, read_inside
 from fleetgp.validation import as_names
 
 
@@ -102,3 +109,139 @@ class Model:
             f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "
             f"{rows:,} observations, kernel {self.fleet.first_kernel.name}, {how})"
         )
+
+
+#: Units that files spell out, as people write them.
+SHORT = {"degrees_east": "degrees", "degrees_north": "degrees", "kilometres": "km"}
+#: Widths of the data beyond which a length-scale says that the field has no bend; more where paths are rough.
+FAR, FAR_IF_ROUGH = 100.0, 10_000.0
+#: Kilometres of a degree, at most.
+DEGREE = 111.4
+
+
+def contents(model: Model, folder: Path) -> dict[str, Any]:
+    """All that people may want to know of a model that was read from this folder.
+
+    The rows themselves, the estimates of single agents and the ledger are in the folder.
+    """
+    fleet, written = model.fleet, json.loads(read_inside(folder, DESCRIPTION, LONGEST_DESCRIPTION))
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
+    words, units = in_words(model), theta_units(model)
+    facts: dict[str, Any] = {
+        "model": str(folder),
+        "format": written["version"],
+        "written_by": str(written.get("written_by", "")),
+        "written_at": str(written.get("written_at", "")),
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "target": model.target,
+        "units": dict(fleet.units),
+        "inputs": {
+            name: {"low": float(a), "high": float(b), "unit": input_unit(model, name)}
+            for name, a, b in zip(model.inputs, low, high, strict=True)
+        },
+        "agents": dict(zip(model.agents, fleet.data.counts, strict=True)),
+        "rows_in_folder": fleet.data.in_memory,
+        "links": len(fleet.graph.union.edges),
+        "graphs": fleet.graph.period,
+        "kernel": fleet.kernel.name,
+        "theta": {
+            name: {"value": value, "unit": units[name], "meaning": words[name]} for name, value in model.theta.items()
+        },
+        "normalize": fleet.normalize,
+        "mean": fleet.mean,
+        "coordinates": fleet.coordinates.name,
+        "deviations": fleet.noise_model.known,
+        "noise": fleet.noise,
+        "robust": fleet.robust,
+        "private": fleet.private,
+        "status": model.status,
+        "note": model.note,
+    }
+    names = ("method", "status", "rounds", "disagreement", "nll", "at_bounds", "known", "sent", "compared")
+    training = written.get("training", {})
+    facts["training"] = {name: training[name] for name in names if name in training} or None
+    facts["calibration"] = written.get("calibration")
+    return facts
+
+
+def in_words(model: Model) -> dict[str, str]:
+    """What each hyperparameter says of the field, in a sentence."""
+    units, straight = theta_units(model), without_bend(model)
+    words = {name: _meaning(name, f"{value:.3g}", units[name], model) for name, value in model.theta.items()}
+    return words | {name: f"no bend along {along}: it is far beyond the data" for name, along in straight.items()}
+
+
+def theta_units(model: Model) -> dict[str, str]:
+    """The unit of each hyperparameter; empty where there is none, or nobody knows it."""
+    fleet, inputs = model.fleet, model.inputs
+    km = (fleet.coordinates.longitude, fleet.coordinates.latitude) if _in_kilometres(model) else ()
+    own = ["km" if d in km else input_unit(model, name) for d, name in enumerate(inputs)]
+    target = fleet.units.get(model.target, "")
+    kinds = fleet.kernel.units(fleet.dimension)
+    found = [own[kind] if kind >= 0 else target if kind == OBSERVED else "" for kind in kinds]
+    return dict(zip(fleet.names, found, strict=True))
+
+
+def without_bend(model: Model) -> dict[str, str]:
+    """By the names of length-scales far beyond the width of the data, the inputs along which the field has no bend."""
+    fleet = model.fleet
+    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
+    units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
+    found = {}
+    for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):
+        bare = name.rpartition(".")[2]
+        if kind < 0 or bare != f"l_{model.inputs[kind]}":
+            continue
+        width = float(high[kind] - low[kind]) * (DEGREE if units[name] == "km" and _in_kilometres(model) else 1.0)
+        if value > far * width > 0.0:
+            found[name] = model.inputs[kind]
+    return found
+
+
+def _in_kilometres(model: Model) -> bool:
+    return model.fleet.coordinates.name in ("kilometres", "sphere")
+
+
+def input_unit(model: Model, name: str) -> str:
+    unit = model.fleet.units.get(name) or coordinate_facts(name, {}).get("units", "")
+    return SHORT.get(unit, unit.partition(" since ")[0])
+
+
+def _meaning(name: str, value: str, unit: str, model: Model) -> str:
+    part, _, bare = name.rpartition(".")
+    much, of = f"{value} {unit}" if unit else value, f" (part {part})" if part else ""
+    if bare == "l" or bare.startswith("l_"):
+        along = f"along {bare[2:]}" if bare[2:] in model.inputs else "in all directions"
+        return f"the field changes over some {much} {along}{of}"
+    if bare.startswith("period_"):
+        return f"it repeats every {much} along {bare.removeprefix('period_')}{of}"
+    if bare.startswith("sigma_eps"):
+        whose = bare.removeprefix("sigma_eps").removeprefix("_")
+        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by some {much}"
+    if bare.startswith("sigma_f"):
+        term = bare.removeprefix("sigma_f")
+        where = f" by term {term} of the kernel" if term else ""
+        return f"{model.target} varies by some {much} about its mean{where}{of}"
+    if bare == "alpha":
+        return f"length-scales are mixed: the smaller this number, the more of them{of}"
+    return f"{much}{of}"
+
+
+def _agent(name: str, model: Model) -> str:
+    """Of noise="agents" the groups are called by the agents' numbers."""
+    if model.fleet.noise == "agents" and name.isdigit() and int(name) < len(model.agents):
+        return model.agents[int(name)]
+    return name
+
+
+def told_coordinates(facts: Mapping[str, Any]) -> str:
+    """How the model sees inputs and observations, in a sentence; empty for as they are."""
+    seen = {"kilometres": "on a plane in kilometres", "sphere": "on the sphere", "scaled": "scaled by their deviations"}
+    said = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []
+    said += ["observations are centred and scaled by the fleet's own mean and deviation"] if facts["normalize"] else []
+    said += [f"the mean function is {facts['mean']}"] if facts["mean"] != "zero" else []
+    said += ["observations have known deviations of their own"] if facts["deviations"] else []
+    said += ["agents differ in their noise"] if facts["noise"] else []
+    said += ["outliers are weighed down"] if facts["robust"] else []
+    told = "; ".join(said)
+    return f"{told[:1].upper()}{told[1:]}." if told else ""

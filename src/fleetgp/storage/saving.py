@@ -19,8 +19,7 @@ from fleetgp.fleet import Fleet
 from fleetgp.fleet.predicting import earlier_moments
 from fleetgp.graph import Topology
 from fleetgp.storage.model import Model
-from fleetgp.storage.sections import calibration_facts, compared_facts, mean_facts, save_moments
-from fleetgp.storage.tensors import (
+from fleetgp.storage.sections import (
     AGENTS,
     DESCRIPTION,
     FILES,
@@ -32,7 +31,11 @@ from fleetgp.storage.tensors import (
     VERSION_WITH_MOMENTS,
     VERSION_WITH_ROWS,
     agent_file,
+    calibration_facts,
+    compared_facts,
+    mean_facts,
     save_arrays,
+    save_moments,
     to_json,
 )
 from fleetgp.training import Fit

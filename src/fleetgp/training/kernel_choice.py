@@ -21,7 +21,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.holdout import FEWEST, FOLDS, block_pieces, drawn, hidden
+from fleetgp.data.partition import FEWEST, FOLDS, block_pieces, drawn, hidden
 from fleetgp.data.transforms import View
 from fleetgp.engines.expert import Expert, check_engine, reweighed
 from fleetgp.errors import InputError, NumericalError
