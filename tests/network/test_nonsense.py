@@ -169,7 +169,7 @@ def without(agents: list[Agent], members: tuple[int, ...]) -> bool:
     """Whether just these serve a model that just they have trained."""
     views = [agents[m].node.view for m in members]
     return all(view is not None and view.members == members for view in views) and all(
-        agents[m].phase == "serving" and agents[m].memory.trained is not None for m in members
+        agents[m].activity.phase == "serving" and agents[m].memory.trained is not None for m in members
     )
 
 
@@ -327,7 +327,7 @@ def test_replayed_frames_and_hellos_change_nothing(tmp_path: Path, monkeypatch: 
         dropped = agents[1].node.links.dropped
         assert dropped["replayed"] > 0
         assert dropped["late"] > 0
-        assert agents[0].views == 1
+        assert agents[0].activity.views == 1
         theta = [agent.node.theta for agent in agents]
     expected = fg.Fleet(shards, "path", normalize=True, kernel="se")
     fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)

@@ -69,7 +69,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "resent": node.links.resent,
         "rows": agent.data.rows,
         "missing_rows": agent.data.journal.missing_rows,
-        "new_rows": agent.new_rows,
+        "new_rows": agent.loop.new_rows,
         "place": agent.data.place,
         "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
