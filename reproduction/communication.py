@@ -37,14 +37,14 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class CommunicationPlan:
+class Plan:
     observations: int = 4_000
     agents: int = 20
     queries: int = 20
     seed: int = 0
 
     @classmethod
-    def quick(cls) -> CommunicationPlan:
+    def quick(cls) -> Plan:
         return cls(1_000, 10, 10)
 
     def as_dict(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class CommunicationPlan:
         return {**asdict(self), "graphs": GRAPHS, **limits}
 
 
-def cells(plan: CommunicationPlan) -> list[Cell]:
+def cells(plan: Plan) -> list[Cell]:
     """One per method and graph; with a server the graph does not matter."""
     methods = [(method, "training", not training_method(method).decentralized) for method in TRAINERS]
     methods += [(method, "prediction", not prediction_method(method).decentralized) for method in PREDICTORS]
@@ -135,9 +135,7 @@ def _prediction_formula(task: Row, answer: fg.Prediction, degrees: int) -> tuple
     return 0.0 if row.nearest else SUMMANDS[row.rule] * chi, counted("average")
 
 
-def reproduce(
-    plan: CommunicationPlan, folder: Path, listener: Listener | None = None, place: Place | None = None
-) -> Report:
+def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place: Place | None = None) -> Report:
     """Run what is not kept yet, and write the page."""
     kept = kept_in(folder, "communication", plan.as_dict())
     results = run_cells(cells(plan), run, kept, listener=listener, label="communication", place=place)
@@ -225,7 +223,7 @@ def nested(rows: Sequence[Row]) -> Finding:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
-def write_page(plan: CommunicationPlan, results: Sequence[Row], folder: Path) -> Report:
+def write_page(plan: Plan, results: Sequence[Row], folder: Path) -> Report:
     """The whole page; results.csv and results.json beside it."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
 

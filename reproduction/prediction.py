@@ -26,7 +26,7 @@ from fleetgp.progress import Listener
 from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells
 from reproduction.paper import FIVE, FLEETS, LEFT_OUT, NEAREST_ROUNDS, PREDICTORS, QUALITY, SOURCES, nearest
-from reproduction.report import Finding, Report, Rows, above, below, mean_of, per_fleet
+from reproduction.report import Finding, Report, Rows, above, averages, below, converged, mean_of, per_fleet
 
 #: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).
 BOX, NOISE = (-73.0, 36.4, -69.4, 40.0), 0.5
@@ -50,7 +50,7 @@ STAND_IN = (0.15, 0.08, 4.0, NOISE)
 
 
 @dataclass(frozen=True)
-class PredictionPlan:
+class Plan:
     """sst: a NetCDF file of the field, or empty for a synthetic one."""
 
     sst: str = ""
@@ -61,7 +61,7 @@ class PredictionPlan:
     seed: int = 0
 
     @classmethod
-    def quick(cls, sst: str = "") -> PredictionPlan:
+    def quick(cls, sst: str = "") -> Plan:
         return cls(sst, 2_000, (4, 10), 2, 100)
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def draw_replication(plan: dict[str, Any], replication: int) -> tuple[Array, Arr
     return places[seen], noisy[seen], places[asked], field.values[chosen[asked]], noisy[asked]
 
 
-def training_cell(plan: PredictionPlan) -> Cell:
+def training_cell(plan: Plan) -> Cell:
     """One training by dec-gapx-gp, on the first replication."""
     return Cell(f"theta-{TRAINING_FLEET}", {**asdict(plan), "fleets": None, "agents": TRAINING_FLEET})
 
@@ -125,7 +125,7 @@ def train(task: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def cells(plan: PredictionPlan, theta: list[float]) -> list[Cell]:
+def cells(plan: Plan, theta: list[float]) -> list[Cell]:
     """All methods for one fleet and one replication."""
     task = {**asdict(plan), "fleets": None}
     return [
@@ -208,9 +208,7 @@ def options(method: str, graph: str, agents: int) -> dict[str, Any]:
     return row.those_of(consensus="average", rounds=rounds, beta="paper")
 
 
-def reproduce(
-    plan: PredictionPlan, folder: Path, listener: Listener | None = None, place: Place | None = None
-) -> Report:
+def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place: Place | None = None) -> Report:
     """Run what is not kept yet, and write the page."""
     content = hashlib.sha256(sea(plan.sst).values.tobytes()).hexdigest()  # a file that will not do is refused here
     facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content, "npae": NPAE_ROUNDS, "ours": OURS}
@@ -235,10 +233,6 @@ def answered(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [row for row in rows if row["status"] != REFUSED]
 
 
-def converged(rows: Sequence[Mapping[str, Any]]) -> str:
-    return f"{sum(row['status'] == 'converged' for row in rows)} of {len(rows)}"
-
-
 # ---- findings ----------------------------------------------------------------------------------------------
 
 #: RMSE of two methods with the same mean, in kelvin: rounding alone.
@@ -259,13 +253,13 @@ HIGH = 0.05
 ROUNDS_FACTOR = 2.0
 
 
-def findings(plan: PredictionPlan, rows: Rows) -> list[Finding]:
+def findings(plan: Plan, rows: Rows) -> list[Finding]:
     """One per claim of the paper, in the order of the page."""
     claims = (same_mean, decentralized_equals, left_out, best_nlpd, npae_star, dale, few_rounds)
     return [judge(plan, rows) for judge in claims]
 
 
-def by_fleet(plan: PredictionPlan, rows: Rows, method: str, graph: str, what: str) -> dict[int, float]:
+def by_fleet(plan: Plan, rows: Rows, method: str, graph: str, what: str) -> dict[int, float]:
     """M -> the average of a quantity over replications."""
     return {agents: mean_of(rows[method, graph, agents], what) for agents in plan.fleets}
 
@@ -274,7 +268,7 @@ def _mean(values: Mapping[int, float]) -> float:
     return float(np.mean(list(values.values())))
 
 
-def same_mean(plan: PredictionPlan, rows: Rows) -> Finding:
+def same_mean(plan: Plan, rows: Rows) -> Finding:
     off = max(
         abs(a["rmse"] - b["rmse"])
         for m in plan.fleets
@@ -294,7 +288,7 @@ def same_mean(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def decentralized_equals(plan: PredictionPlan, rows: Rows) -> Finding:
+def decentralized_equals(plan: Plan, rows: Rows) -> Finding:
     methods = [f"dec-{rule}" for rule in AGGREGATIONS]
     off = {method: max(by_fleet(plan, rows, method, "path", "off_central").values()) for method in methods}
     return Finding(
@@ -306,7 +300,7 @@ def decentralized_equals(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def left_out(plan: PredictionPlan, rows: Rows) -> Finding:
+def left_out(plan: Plan, rows: Rows) -> Finding:
     participants = by_fleet(plan, rows, "dec-nn-rbcm", "path", "participants")
     dropped = {m: 1.0 - count / m for m, count in participants.items()}
     change = {}
@@ -333,7 +327,7 @@ def left_out(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def best_nlpd(plan: PredictionPlan, rows: Rows) -> Finding:
+def best_nlpd(plan: Plan, rows: Rows) -> Finding:
     def ranking(what: str) -> list[tuple[float, str]]:
         return sorted((_mean(by_fleet(plan, rows, method, "path", what)), method) for method in FIVE)
 
@@ -358,7 +352,7 @@ def best_nlpd(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def npae_star(plan: PredictionPlan, rows: Rows) -> Finding:
+def npae_star(plan: Plan, rows: Rows) -> Finding:
     star, plain = (by_fleet(plan, rows, method, "complete", "off_central") for method in ("dec-npae-star", "dec-npae"))
     errors = {method: by_fleet(plan, rows, method, "path", "rmse") for method in FIVE}
     best = {m: min((errors[method][m], method) for method in FIVE)[1] for m in plan.fleets}
@@ -376,7 +370,7 @@ def npae_star(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def dale(plan: PredictionPlan, rows: Rows) -> Finding:
+def dale(plan: Plan, rows: Rows) -> Finding:
     off = by_fleet(plan, rows, "dec-nn-npae", "path", "off_central")
     done = sum(row["status"] == "converged" for m in plan.fleets for row in rows["dec-nn-npae", "path", m])
     seconds = {method: _mean(by_fleet(plan, rows, method, "path", "seconds")) for method in FIVE}
@@ -391,7 +385,7 @@ def dale(plan: PredictionPlan, rows: Rows) -> Finding:
     )
 
 
-def few_rounds(plan: PredictionPlan, rows: Rows) -> Finding:
+def few_rounds(plan: Plan, rows: Rows) -> Finding:
     rounds = by_fleet(plan, rows, "dec-nn-grbcm", "path", "rounds")
     fewest, most = NEAREST_ROUNDS
     return Finding(
@@ -406,7 +400,7 @@ def few_rounds(plan: PredictionPlan, rows: Rows) -> Finding:
 
 
 def write_page(
-    plan: PredictionPlan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path, remark: str = ""
+    plan: Plan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path, remark: str = ""
 ) -> Report:
     """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
@@ -516,28 +510,16 @@ def accuracy_table(rows: Rows, agents: int) -> tuple[list[str], list[list[str]]]
         if not group:
             lines.append([method, graph, REFUSED, *[""] * 6, converged(replications), "", ""])
             continue
-        solving = mean_of(group, "solver_rounds")
-        rounds = f"{mean_of(group, 'rounds'):,.0f}" + (f" + {solving:,.0f}" if solving else "")
-        lines.append(
-            [
-                method,
-                graph,
-                f"{mean_of(group, 'rmse'):.3f}",
-                f"{mean_of(group, 'nlpd'):.2f}",
-                f"{mean_of(group, 'nlpd_noisy'):.2f}",
-                f"{mean_of(group, 'coverage'):.0%}",
-                f"{mean_of(group, 'off_central'):.1g}" if decentralized else "",
-                f"{mean_of(group, 'participants'):.1f}",
-                rounds if decentralized else "",
-                converged(replications),
-                readable_seconds(mean_of(group, "seconds") / agents),
-                f"{mean_of(group, 'scalars') / agents:,.0f}",
-            ]
-        )
+        off, rounds, solving = averages(group, off_central=".1g", rounds=",.0f", solver_rounds=",.0f")
+        rounds += f" + {solving}" if mean_of(group, "solver_rounds") else ""
+        accuracy = averages(group, rmse=".3f", nlpd=".2f", nlpd_noisy=".2f", coverage=".0%")
+        took_part, own = averages(group, participants=".1f"), (off, rounds) if decentralized else ("", "")
+        cost = [readable_seconds(mean_of(group, "seconds") / agents), f"{mean_of(group, 'scalars') / agents:,.0f}"]
+        lines.append([method, graph, *accuracy, own[0], *took_part, own[1], converged(replications), *cost])
     return columns, lines
 
 
-def _nearest_table(plan: PredictionPlan, rows: Rows) -> tuple[list[str], list[list[str]]]:
+def _nearest_table(plan: Plan, rows: Rows) -> tuple[list[str], list[list[str]]]:
     columns = ["M", "method", "took part", "paper's", "time per agent", "paper's", "rounds", "paper's", "converged"]
     lines = []
     for agents in plan.fleets:
@@ -577,7 +559,7 @@ def about_tree(rows: Rows) -> list[str]:
     return texts + refusals(ours)
 
 
-def _tree_table(plan: PredictionPlan, rows: Rows) -> tuple[list[str], list[list[str]]]:
+def _tree_table(plan: Plan, rows: Rows) -> tuple[list[str], list[list[str]]]:
     """Each of ours, after what it is to be compared with."""
     columns = ["M", "method", "sums by", "RMSE (K)", "NLPD", "rounds", "sent per agent", "time per agent"]
     beside = {"dec-full-gp": ("full-gp", "server")}
@@ -587,16 +569,8 @@ def _tree_table(plan: PredictionPlan, rows: Rows) -> tuple[list[str], list[list[
     for agents in plan.fleets:
         for method, graph in ways:
             if group := answered(rows.get((method, graph, agents), ())):
-                lines.append(
-                    [
-                        str(agents),
-                        method,
-                        by[graph],
-                        f"{mean_of(group, 'rmse'):.3f}",
-                        f"{mean_of(group, 'nlpd'):.2f}",
-                        f"{mean_of(group, 'ledger_rounds'):,.0f}",
-                        readable_bytes(round(mean_of(group, "bytes") / agents)),
-                        readable_seconds(mean_of(group, "seconds") / agents),
-                    ]
-                )
+                sent, seconds = mean_of(group, "bytes") / agents, mean_of(group, "seconds") / agents
+                numbers = averages(group, rmse=".3f", nlpd=".2f", ledger_rounds=",.0f")
+                cost = [readable_bytes(round(sent)), readable_seconds(seconds)]
+                lines.append([str(agents), method, by[graph], *numbers, *cost])
     return columns, lines

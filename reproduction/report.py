@@ -117,6 +117,20 @@ def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
     return float(np.mean([row[what] for row in rows]))
 
 
+def averages(rows: Sequence[Mapping[str, Any]], **forms: str) -> list[str]:
+    """The averages of several quantities over rows, each in its form.
+
+    >>> averages([{"rmse": 0.5, "rounds": 900}, {"rmse": 1.0, "rounds": 1100}], rmse=".3f", rounds=",.0f")
+    ['0.750', '1,000']
+    """
+    return [format(mean_of(rows, what), form) for what, form in forms.items()]
+
+
+def converged(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many of the rows are of a method that converged, in words."""
+    return f"{sum(row['status'] == 'converged' for row in rows)} of {len(rows)}"
+
+
 #: How letters that the texts spell out are set. A word that has one inside, or an underscore more, is a name.
 _LETTERS = {"sigma": "σ", "eps": "ε", "theta": "θ", "chi": "χ", "xi": "ξ", "rho": "ρ", "kappa": "κ"}
 _MATHS = re.compile(r"(?<![\w.-])(sigma|theta|chi|xi|rho|kappa|[lNs])(?:_(eps|JOR|PM|[a-z0-9]))?(?![\w-]|\.\w)")

@@ -24,7 +24,7 @@ from fleetgp.training.options import PAPER_RHO, PAPER_ROUNDS, PAPER_STIFFNESS, P
 from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells
 from reproduction.paper import FLEETS, SIZES, SOURCES, TRAINERS, trained
-from reproduction.report import Finding, Report, above, below, mean_of, per_fleet
+from reproduction.report import Finding, Report, above, averages, below, converged, mean_of, per_fleet
 
 #: The paper's constants: penalty, stiffness of the linearized step (L_i and kappa_i), rounds, tolerance.
 RHO, STIFFNESS, ROUNDS, TOL = PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL
@@ -62,7 +62,7 @@ def constants() -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class Plan:
     """What is run: the paper's settings in full, our defaults, which run to convergence, in the replications they can
     have within the time: `default_replications` for fleets up to `small`, one for larger ones (of the first size only).
     Our own methods have `default_replications` everywhere.
@@ -76,7 +76,7 @@ class TrainingPlan:
     seed: int = 0
 
     @classmethod
-    def quick(cls) -> TrainingPlan:
+    def quick(cls) -> Plan:
         return cls((2_000,), (4, 10), 2, 1)
 
     def by_default(self, method: str, size: int, agents: int) -> int:
@@ -91,12 +91,12 @@ class TrainingPlan:
         return asdict(self)
 
 
-def cells(plan: TrainingPlan) -> list[Cell]:
+def cells(plan: Plan) -> list[Cell]:
     """Every piece of the experiment, with a guess of its effort."""
     return [_cell(*parts) for parts in _parts(plan)]
 
 
-def _parts(plan: TrainingPlan) -> Iterator[tuple[str, int, int, str, int]]:
+def _parts(plan: Plan) -> Iterator[tuple[str, int, int, str, int]]:
     for size in plan.sizes:
         for replication in range(plan.replications):
             yield "paper", size, 1, "full-gp", replication + plan.seed
@@ -188,7 +188,7 @@ def faithful(method: str, size: int, agents: int) -> dict[str, Any]:
     }
 
 
-def reproduce(plan: TrainingPlan, folder: Path, listener: Listener | None = None, place: Place | None = None) -> Report:
+def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place: Place | None = None) -> Report:
     """Run what is not kept yet, and write the page."""
     # How many replications there are is no setting of a cell: more of them find those that are done.
     kept = kept_in(folder, "training", constants())
@@ -218,7 +218,7 @@ class Group:
 
     @property
     def converged(self) -> str:
-        return f"{sum(row['status'] == 'converged' for row in self.rows)} of {len(self.rows)}"
+        return converged(self.rows)
 
     @property
     def dagger(self) -> str:
@@ -243,7 +243,7 @@ def grouped(results: Sequence[dict[str, Any]], block: str) -> Groups:
     return {key: Group(key[1], of_key) for key, of_key in rows.items()}
 
 
-def of_fleets(plan: TrainingPlan, groups: Groups, method: str, size: int) -> dict[int, Group]:
+def of_fleets(plan: Plan, groups: Groups, method: str, size: int) -> dict[int, Group]:
     """A method's groups by fleet size."""
     return {m: groups[size, m, method] for m in plan.fleets if (size, m, method) in groups}
 
@@ -260,7 +260,7 @@ LOST = 0.4
 INACCURATE = 0.2
 
 
-def findings(plan: TrainingPlan, blocks: Mapping[str, Groups]) -> list[Finding]:
+def findings(plan: Plan, blocks: Mapping[str, Groups]) -> list[Finding]:
     """One per claim of the paper, in the order of the page."""
     paper, default = blocks["paper"], blocks["default"]
     return [
@@ -272,14 +272,14 @@ def findings(plan: TrainingPlan, blocks: Mapping[str, Groups]) -> list[Finding]:
     ]
 
 
-def length_scales(plan: TrainingPlan, groups: Groups, method: str) -> dict[int, float]:
+def length_scales(plan: Plan, groups: Groups, method: str) -> dict[int, float]:
     """M -> median l_1 of the first size."""
     return {
         m: float(np.median(group.thetas[:, 0])) for m, group in of_fleets(plan, groups, method, plan.sizes[0]).items()
     }
 
 
-def fewest_rounds(plan: TrainingPlan, groups: Groups) -> Finding:
+def fewest_rounds(plan: Plan, groups: Groups) -> Finding:
     size = plan.sizes[0]
     rounds = {
         method: {m: group.rounds for m, group in of_fleets(plan, groups, method, size).items()}
@@ -303,7 +303,7 @@ def fewest_rounds(plan: TrainingPlan, groups: Groups) -> Finding:
     )
 
 
-def loses_length_scale(plan: TrainingPlan, groups: Groups) -> Finding:
+def loses_length_scale(plan: Plan, groups: Groups) -> Finding:
     medians = {m: length_scales(plan, groups, m) for m in ("apx-gp", "gapx-gp", "dec-apx-gp", "dec-gapx-gp")}
     off = {m: abs(list(values.values())[-1] / TRUTH[0] - 1.0) for m, values in medians.items()}
     accurate = {"gapx-gp": ACCURATE, "dec-gapx-gp": ACCURATE_OVER_EDGES}
@@ -323,7 +323,7 @@ def loses_length_scale(plan: TrainingPlan, groups: Groups) -> Finding:
     )
 
 
-def factorized_loses(plan: TrainingPlan, groups: Groups) -> Finding:
+def factorized_loses(plan: Plan, groups: Groups) -> Finding:
     medians = [length_scales(plan, groups, method) for method in ("apx-gp", "dec-apx-gp")]
     worst = max(abs(value / TRUTH[0] - 1.0) for values in medians for value in values.values())
     lost = above("largest error of l_1, run to convergence", worst, LOST)
@@ -340,7 +340,7 @@ def factorized_loses(plan: TrainingPlan, groups: Groups) -> Finding:
     )
 
 
-def best_decentralized(plan: TrainingPlan, groups: Groups) -> Finding:
+def best_decentralized(plan: Plan, groups: Groups) -> Finding:
     size = plan.sizes[0]
     parts, behind = [], []
     for agents in plan.fleets:
@@ -359,7 +359,7 @@ def best_decentralized(plan: TrainingPlan, groups: Groups) -> Finding:
     )
 
 
-def nested_is_inaccurate(plan: TrainingPlan, groups: Groups) -> Finding:
+def nested_is_inaccurate(plan: Plan, groups: Groups) -> Finding:
     size = plan.sizes[0]
     off = [group.off(0) for m in NESTING for group in of_fleets(plan, groups, m, size).values()]
     noise = max(groups[size, plan.fleets[-1], m].off(3) for m in NESTING)
@@ -389,7 +389,7 @@ def nested_is_inaccurate(plan: TrainingPlan, groups: Groups) -> Finding:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
-def write_page(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder: Path, remark: str = "") -> Report:
+def write_page(plan: Plan, results: Sequence[Mapping[str, Any]], folder: Path, remark: str = "") -> Report:
     """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
 
@@ -448,9 +448,7 @@ def write_page(plan: TrainingPlan, results: Sequence[Mapping[str, Any]], folder:
     return report
 
 
-def _length_scale_estimates(
-    plan: TrainingPlan, blocks: Mapping[str, Groups]
-) -> dict[str, dict[str, list[tuple[int, Array]]]]:
+def _length_scale_estimates(plan: Plan, blocks: Mapping[str, Groups]) -> dict[str, dict[str, list[tuple[int, Array]]]]:
     """Title of a block -> method -> (M, l_1 of the replications), of the first size."""
     size = plan.sizes[0]
     methods = ("apx-gp", "gapx-gp", "dec-apx-gp", "dec-gapx-gp", "fact-gp", "g-fact-gp")
@@ -463,7 +461,7 @@ def _length_scale_estimates(
     }
 
 
-def _settings(block: str, plan: TrainingPlan) -> list[str]:
+def _settings(block: str, plan: Plan) -> list[str]:
     """A block's settings, in words."""
     if block == "default":
         return [
@@ -486,13 +484,13 @@ def _settings(block: str, plan: TrainingPlan) -> list[str]:
     ]
 
 
-def _in_order(plan: TrainingPlan, groups: Groups, size: int) -> Iterator[tuple[str, int, str, Group | None]]:
+def _in_order(plan: Plan, groups: Groups, size: int) -> Iterator[tuple[str, int, str, Group | None]]:
     """(label of M, M, method, its group) for every line of a table."""
     for agents, method in [(1, "full-gp"), *((m, method) for m in plan.fleets for method in TRAINERS[1:])]:
         yield "" if method == "full-gp" else str(agents), agents, method, groups.get((size, agents, method))
 
 
-def _time_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
+def _time_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
     columns = ["M", "method", "time per agent", "paper's", "rounds", "paper's", "converged", "sent per agent"]
     lines = []
     for label, agents, method, group in _in_order(plan, groups, size):
@@ -518,7 +516,7 @@ def _time_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list[str
     return columns, lines
 
 
-def _accuracy_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
+def _accuracy_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
     truth = [f"{name} = {value:g}" for name, value in zip(PARAMETERS, TRUTH, strict=True)]
     lines = []
     for label, _, method, group in _in_order(plan, groups, size):
@@ -530,7 +528,7 @@ def _accuracy_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list
     return ["M", "method", *truth, "apart"], lines
 
 
-def _write_ours(report: Report, plan: TrainingPlan, rows: Sequence[dict[str, Any]]) -> None:
+def _write_ours(report: Report, plan: Plan, rows: Sequence[dict[str, Any]]) -> None:
     groups = grouped(rows, TREE)
     report.heading("Not the paper's: exact, along the tree")
     report.text(
@@ -549,7 +547,7 @@ def _write_ours(report: Report, plan: TrainingPlan, rows: Sequence[dict[str, Any
         )
 
 
-def _tree_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
+def _tree_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[list[str]]]:
     columns = ["M", "method", *PARAMETERS, "off", "of", "evaluations", "rounds", "converged", "time per agent",
                "sent per agent"]  # fmt: skip
     lines = []
@@ -563,20 +561,11 @@ def _tree_table(plan: TrainingPlan, groups: Groups, size: int) -> tuple[list[str
                 lines.append([str(agents), method, REFUSED, *[""] * 7, group.converged, "", ""])
                 continue
             twin = groups[size, 1 if server == "full-gp" else agents, server]
-            thetas = {row["seed"]: row["theta"] for row in twin.rows}
-            off = max(float(np.abs(np.log(np.divide(row["theta"], thetas[row["seed"]]))).max()) for row in fits)
-            lines.append(
-                [
-                    str(agents),
-                    method,
-                    *(f"{value:.3f}" for value in np.median([row["theta"] for row in fits], axis=0)),
-                    f"{off:.0e}",
-                    server,
-                    f"{mean_of(fits, 'rounds'):.1f}",
-                    f"{mean_of(fits, 'ledger_rounds'):,.0f}",
-                    group.converged,
-                    readable_seconds(mean_of(fits, "seconds") / agents),
-                    readable_bytes(round(mean_of(fits, "bytes") / agents)),
-                ]
-            )
+            of_server = {row["seed"]: row["theta"] for row in twin.rows}
+            off = max(float(np.abs(np.log(np.divide(row["theta"], of_server[row["seed"]]))).max()) for row in fits)
+            thetas = [f"{value:.3f}" for value in np.median([row["theta"] for row in fits], axis=0)]
+            rounds = averages(fits, rounds=".1f", ledger_rounds=",.0f")
+            sent, seconds = mean_of(fits, "bytes") / agents, mean_of(fits, "seconds") / agents
+            cost = [readable_seconds(seconds), readable_bytes(round(sent))]
+            lines.append([str(agents), method, *thetas, f"{off:.0e}", server, *rounds, group.converged, *cost])
     return columns, lines

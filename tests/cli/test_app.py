@@ -216,6 +216,6 @@ def test_what_cannot_be_written_is_found_before_the_work(
         return work
 
     for name in ("fleetgp.fleet.Fleet.train", "fleetgp.fleet.Fleet.predict", "fleetgp.cli.examples.download_mur",
-                 "reproduction.experiments.reproduce", "fleetgp.demo.run"):  # fmt: skip
+                 "reproduction.reproduce", "fleetgp.demo.run"):  # fmt: skip
         monkeypatch.setattr(name, unused(resolve_name(name)))
     assert "/proc/x" in wrong(*command)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fleetgp.engines.dense import reference
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.vecchia.engine import VecchiaEngine
-from fleetgp.engines.vecchia.general import General, layout
+from fleetgp.engines.vecchia.likelihood import General, layout
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import Composite, leaf_names
 from fleetgp.kernels.expression import as_kernel
@@ -93,15 +93,15 @@ class TestEveryComposite:
         assert np.allclose(told, reference.posterior(Observations(x, y), kernel, np.exp(log_theta), queries), atol=1e-8)
 
     def test_compiled_loops_are_the_formulas(self, expression: str) -> None:
-        loops = pytest.importorskip("fleetgp.engines.vecchia.compiled_general")
+        loops = pytest.importorskip("fleetgp.engines.vecchia.compiled")
         kernel, x, y, log_theta = problem(expression, 40)
-        data = General.of(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
+        data = General(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
         rows, near = np.arange(6, 40), np.stack([np.arange(row - 6, row) for row in range(6, 40)]).astype(np.int32)
         found, means, weights = np.empty((34, data.width)), np.empty((34, 2)), np.empty((34, 6))
         made, own = layout(kernel, data.h), (data.inputs, data.values, data.noise)
-        loops.conditionals(made, *own, data.slopes, rows, near, found)
+        loops.general_conditionals(made, *own, data.slopes, rows, near, found)
         assert np.allclose(found, data.conditionals(rows, near)[0], rtol=1e-9, atol=1e-9)
-        loops.means(made, *own, x[6:], near, means, weights)
+        loops.general_means(made, *own, x[6:], near, means, weights)
         slow = data.means(x[6:], near)
         assert np.allclose(means, slow[0], rtol=1e-9, atol=1e-9)
         assert np.allclose(weights, slow[1], rtol=1e-7, atol=1e-9)

@@ -49,7 +49,7 @@ def cells_in(folder: Path, count: int, **given: Any) -> list[Cell]:
 
 
 def test_an_experiment_has_the_results_of_one_process(tmp_path: Path, place: OnCluster) -> None:
-    cells = [cell for cell in training.cells(training.TrainingPlan((200,), (2,), 1, 1)) if "gp-0" in cell.name][-6:]
+    cells = [cell for cell in training.cells(training.Plan((200,), (2,), 1, 1)) if "gp-0" in cell.name][-6:]
     seen: list[Progress] = []
     found = run_cells(cells, training.run, ResumableCache(tmp_path, {}), place=place, listener=seen.append)
     for cell in cells:

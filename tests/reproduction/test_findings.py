@@ -66,7 +66,7 @@ def test_the_margin_is_that_of_the_closest_number() -> None:
 # ---- prediction --------------------------------------------------------------------------------------------
 
 SMALL, LARGE = 10, 40
-PLAN = prediction.PredictionPlan(fleets=(SMALL, LARGE), replications=1)
+PLAN = prediction.Plan(fleets=(SMALL, LARGE), replications=1)
 #: Where every claim of the paper holds; all that is not here is equal among methods.
 AGREEING: dict[str, dict[str, float]] = {
     "poe": {"coverage": 0.5},
@@ -94,7 +94,7 @@ def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = No
     return prediction.grouped(rows)
 
 
-Judge = Callable[[prediction.PredictionPlan, Rows], Finding]
+Judge = Callable[[prediction.Plan, Rows], Finding]
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -158,7 +158,7 @@ def test_what_is_seen_names_the_numbers_behind_the_verdict() -> None:
 
 # ---- training ----------------------------------------------------------------------------------------------
 
-TRAINING = training.TrainingPlan((8_100,), (SMALL, LARGE), 1, 1)
+TRAINING = training.Plan((8_100,), (SMALL, LARGE), 1, 1)
 
 
 def trained(
@@ -186,7 +186,7 @@ def trained(
 
 
 NAMES = ("l_1", "l_2", "sigma_f", "noise")
-JudgeTraining = Callable[[training.TrainingPlan, training.Groups], Finding]
+JudgeTraining = Callable[[training.Plan, training.Groups], Finding]
 
 
 @pytest.mark.parametrize(
@@ -290,10 +290,10 @@ def of_page(name: str, facts: Mapping[str, Any]) -> Sequence[Finding]:
         return communication.findings(rows)
     fleets, replications = tuple(settings["fleets"]), settings["replications"]
     if name == "prediction":
-        plan = prediction.PredictionPlan("", settings["observations"], fleets, replications, settings["queries"])
+        plan = prediction.Plan("", settings["observations"], fleets, replications, settings["queries"])
         return prediction.findings(plan, prediction.grouped(rows))
     blocks = {block: training.grouped(rows, block) for block in training.BLOCKS}
-    return training.findings(training.TrainingPlan(tuple(settings["sizes"]), fleets), blocks)
+    return training.findings(training.Plan(tuple(settings["sizes"]), fleets), blocks)
 
 
 @pytest.mark.parametrize("name", ["training", "prediction", "communication"])

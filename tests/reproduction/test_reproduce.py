@@ -62,7 +62,7 @@ def check_page(folder: Path, *, rows: int, figures: int) -> str:
 
 @pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning")  # the pages have their own words for them
 def test_training_small(tmp_path: Path) -> None:
-    plan = training.TrainingPlan((60,), (2, 3), 1, 1, seed=1)
+    plan = training.Plan((60,), (2, 3), 1, 1, seed=1)
     cells = training.cells(plan)
     training.reproduce(plan, tmp_path, place=Here())
     page = check_page(tmp_path, rows=len(cells), figures=4)
@@ -93,7 +93,7 @@ def test_training_small(tmp_path: Path) -> None:
 def test_prediction_small(tmp_path: Path, real: bool) -> None:
     if real and not REAL.exists():
         pytest.skip("the sea-surface temperature file is not here")
-    plan = prediction.PredictionPlan(str(REAL) if real else "", 200, (2, 4), 1, 10)
+    plan = prediction.Plan(str(REAL) if real else "", 200, (2, 4), 1, 10)
     prediction.reproduce(plan, tmp_path, place=Here())
     methods = len(PREDICTORS) + 1 + len(prediction.OURS)  # dec-npae-star on two graphs
     page = check_page(tmp_path, rows=methods * 2, figures=3)
@@ -121,7 +121,7 @@ def test_prediction_small(tmp_path: Path, real: bool) -> None:
 @pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # at such length-scales
 def test_a_refusal_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Length-scales of a two-hundredth of the box: no moments that can be sent hold them."""
-    plan = prediction.PredictionPlan("", 300, (2,), 1, 20)
+    plan = prediction.Plan("", 300, (2,), 1, 20)
     (cell,) = prediction.cells(plan, [0.005, 0.005, 4.0, 0.5])
     monkeypatch.setattr(prediction, "WAYS", (("full-gp", "path"), ("dec-full-gp", prediction.TREE)))
     exact, refused = rows = prediction.run(cell.task)["rows"]
@@ -152,7 +152,7 @@ def verdicts(folder: Path) -> dict[str, str]:
 @pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")  # as many rounds as in the paper
 def test_communication_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(communication, "ROUNDS", rounds := 10)
-    plan = communication.CommunicationPlan(60, 5, 2)
+    plan = communication.Plan(60, 5, 2)
     cells = communication.cells(plan)
     rows = [communication.run(cell.task) for cell in cells if "npae" not in cell.name]
     by_name = {(row["method"], row["graph"]): row for row in rows}

@@ -50,7 +50,7 @@ def test_raw_theta_would_diverge() -> None:
 
 
 def test_the_papers_exclusions_and_what_is_scaled() -> None:
-    names = {cell.name for cell in training.cells(training.TrainingPlan(replications=1, default_replications=1))}
+    names = {cell.name for cell in training.cells(training.Plan(replications=1, default_replications=1))}
     paper_cells = {name.removesuffix("-0") for name in names if name.startswith("paper")}
     assert "paper-8100-4-c-gp" in paper_cells
     for left_out in ("paper-32400-10-c-gp", "paper-32400-40-dec-c-gp", "paper-32400-4-dec-gapx-gp"):

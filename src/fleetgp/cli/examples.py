@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,6 +27,7 @@ from fleetgp.progress import listening
 
 if TYPE_CHECKING:
     from reproduction.cells import Place
+    from reproduction.report import Report
 
 
 def demo(
@@ -127,16 +128,16 @@ def reproduce(
 
     [cyan]fleetgp reproduce training --cluster 10.0.0.1:6379[/cyan]
     """
-    experiments = _experiments()
-    if experiment not in experiments.EXPERIMENTS:
-        raise unknown_name("experiment", experiment, experiments.EXPERIMENTS)
+    names, run = _experiments()
+    if experiment not in names:
+        raise unknown_name("experiment", experiment, names)
     if sst is not None and experiment != "prediction":
         raise InputError(f"--sst is for the prediction experiment, but {experiment} was asked for")
     folder = out or Path("reproduction-output") / (experiment + ("-quick" if quick else ""))
     check_folder(folder)
     field = "" if sst is None else str(sst.resolve())  # a process elsewhere has another working directory
     with closing(_place(cluster, workers)) as place, listening(not quiet) as listener:
-        report = experiments.reproduce(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
+        report = run(experiment, folder, quick=quick, sst=field, listener=listener, place=place)
     table = plain_table("", "the paper says", "", "we see", left=3)
     for finding in report.facts["findings"]:
         colour = {"agrees": "green", "differs": "red", "in part": "yellow"}[finding["verdict"]]
@@ -151,20 +152,20 @@ def reproduce(
     )
 
 
-def _experiments() -> ModuleType:
-    """From the package `reproduction`, which lies beside src/ in a clone of the repository, and in no wheel."""
+def _experiments() -> tuple[tuple[str, ...], Callable[..., Report]]:
+    """Their names and how to run one: from the package beside src/ in a clone of the repository, and in no wheel."""
     root = Path(__file__).resolve().parents[3]
-    if (root / "reproduction" / "experiments.py").exists() and str(root) not in sys.path:
+    if (root / "reproduction" / "__init__.py").exists() and str(root) not in sys.path:
         sys.path.append(str(root))
     try:
-        from reproduction import experiments
+        from reproduction import EXPERIMENTS, reproduce
     except ImportError as error:
         if error.name is None or not error.name.startswith("reproduction"):
             raise
         raise InputError(
             "the paper's experiments are not in the wheel: clone the repository, and run `python -m reproduction` there"
         ) from error
-    return experiments
+    return EXPERIMENTS, reproduce
 
 
 def _place(cluster: str | None, workers: int | None) -> Place:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.expert import tolerance
 from fleetgp.engines.moments.engine import MomentsEngine, evaluation
-from fleetgp.engines.moments.reference import likelihood
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from tests.conftest import paper_shards
 from tests.engines.moments.problems import SE, THETA, WAYS, exact_nll, places, summed_by
+from tests.engines.moments.reference import likelihood
 
 
 @pytest.mark.parametrize("way", WAYS)

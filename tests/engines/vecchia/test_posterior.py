@@ -8,7 +8,8 @@ import pytest
 from fleetgp.arrays import Array
 from fleetgp.engines.basis import Basis, Box
 from fleetgp.engines.dense.engine import DenseEngine
-from fleetgp.engines.vecchia import compiled, likelihood, posterior
+from fleetgp.engines.vecchia import compiled, likelihood
+from fleetgp.engines.vecchia import engine as vecchia
 from fleetgp.engines.vecchia.engine import AROUND, VecchiaEngine
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import KERNELS
@@ -54,7 +55,7 @@ def test_jointly_it_is_the_gp_of_all_that_are_near_any_query(
     exact = DenseEngine(Observations(inputs[some], y[some]), KERNELS["matern32"], 0).condition(THETA)
     for one, other in zip(found.mean_and_covariance(queries), exact.mean_and_covariance(queries), strict=True):
         assert np.allclose(one, other, atol=1e-10)
-    monkeypatch.setattr(posterior, "MOST_TOGETHER", 7)
+    monkeypatch.setattr(vecchia, "MOST_TOGETHER", 7)
     with pytest.raises(
         InputError, match=rf"agent 0: .* at most 7 observations nearest .*, got {len(some)}: give fewer"
     ):
@@ -62,7 +63,7 @@ def test_jointly_it_is_the_gp_of_all_that_are_near_any_query(
 
 
 def test_vectors_in_a_basis_are_those_of_its_weights(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posterior, "WORK", 5000)  # in several parts
+    monkeypatch.setattr(vecchia, "WORK", 5000)  # in several parts
     inputs, y = data(rng, 50)
     queries = rng.uniform(0, 2, (30, 2))
     basis = Basis(Hyperparameters.from_theta(THETA), Box.around(inputs), (20, 30), 1e-14)

@@ -1,7 +1,7 @@
 """The arithmetic of stacks of likelihoods as two compiled calls without the interpreter lock. Needs Numba.
 
 Threads over agents then scale with the cores: in NumPy each step of a small matrix is so short that handing over
-the interpreter lock costs more than the step. `plain` does the same without Numba.
+the interpreter lock costs more than the step. `likelihood` does the same without Numba.
 
 Pairs (i, j) of points with i < j are in the order of the rows of the upper triangle; P = N (N - 1) / 2.
 """

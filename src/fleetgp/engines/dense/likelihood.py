@@ -1,18 +1,14 @@
-"""The exact likelihood of one expert with any kernel: as `reference` has it, from one factorization.
+"""The exact likelihoods of experts of equal size, fast: one Cholesky, one inverse, one exponential per pair.
 
-With B = C^-1 - aa', a = C^-1 y, every derivative is sum_ij B_ij dC_ij / 2.
-
-The exact likelihoods of experts of equal size, fast: one Cholesky, one inverse, one exponential per pair.
-
-With B = C^-1 - aa', a = C^-1 y, phi and -phi' the kernel's profile and slope at the scaled squared distances, and z
-the inputs over the length-scales, eq. (grad_mle) in log theta is
+With B = C^-1 - aa', a = C^-1 y, every derivative is sum_ij B_ij dC_ij / 2. With phi and -phi' the kernel's profile and
+slope at the scaled squared distances, and z the inputs over the length-scales, eq. (grad_mle) in log theta is
 
     d/d log l_d       = sigma_f^2 sum_ij B_ij (-phi'_ij) (z_id - z_jd)^2
     d/d log sigma_f   = sigma_f^2 sum_ij B_ij phi_ij
     d/d log sigma_eps = sigma_eps^2 tr B      or, of noise that differs, sum_i B_ii d sigma_i^2 / d log sigma_g / 2
 
 All three are symmetric in i and j and phi(0) = 1, so that each pair i < j is computed once. `reference` is the same as
-the formulas read; `compiled` (with Numba) and `plain` (without) are the inner loops.
+the formulas read; `compiled` has the inner loops with Numba.
 """
 
 from __future__ import annotations
@@ -23,12 +19,11 @@ from typing import Protocol
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.engines.base import Evaluation
-from fleetgp.engines.dense import plain
 from fleetgp.kernels.composite import Composite
-from fleetgp.kernels.stationary import Kernel, Stationary
-from fleetgp.linalg.cholesky import factorize
+from fleetgp.kernels.stationary import Kernel, Stationary, scaled_squared_distance
+from fleetgp.linalg.cholesky import factorize, factorize_in_place
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -97,7 +92,7 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
     precision = np.empty((batch, size if kernel.noise_model.differs else 0))
     fast = compiled()
     with np.errstate(all="ignore"):
-        (plain if fast is None else fast).squared_distances(z, profile)
+        (squared_distances if fast is None else fast.squared_distances)(z, profile)
         if not kernel.profile_in_place(profile, slope, np.exp if fast is None else fast.exp):
             slope = profile
         if fast is not None:
@@ -105,7 +100,7 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
         jitters: list[float | None] = [0.0] * batch
         for b in np.flatnonzero(~np.isfinite(found[:, 0])):
             one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], found[b], precision[b]
-            jitters[b] = plain.likelihood(*one)
+            jitters[b] = likelihood_with_jitter(*one)
     if kernel.noise_model.differs:
         found = np.concatenate([found[:, :-1], _by_noises(experts, theta, precision)], axis=1)
     return [
@@ -127,3 +122,70 @@ def _by_noises(experts: Sequence[Data], theta: Array, precision: Array) -> Array
     models = [Hyperparameters.from_theta(row) for row in theta]
     rows = zip(experts, models, precision, strict=True)
     return np.stack([0.5 * one.kernel.noise_slopes(one.data, h) @ diagonal for one, h, diagonal in rows])
+
+
+#: Rows that are worked on at a time, so that what they need stays in cache.
+ROWS = 64
+
+
+def squared_distances(z: Array, s: Array) -> None:
+    """s (B, P) between the columns of z (B, D, N)."""
+    upper = _upper(z.shape[2])
+    for points, pairs in zip(z, s, strict=True):
+        pairs[:] = scaled_squared_distance(points.T)[upper]
+
+
+def likelihood_with_jitter(
+    profile: Array,
+    slope: Array,
+    work: Array,
+    z: Array,
+    y: Array,
+    signal: float,
+    noise: Array,
+    found: Array,
+    precision: Array,
+) -> float | None:
+    """What `compiled.likelihoods` does, for one expert.
+
+    The jitter, with nll and gradient in found (1 + D + 2,); None where no jitter is enough.
+
+    From phi and -phi' (P,), z (D, N), y (N,), and the variances of f and of each observation's noise (N,). The last
+    derivative is that of a noise that is the same for all. For any other, precision (N,) gets the diagonal of B; (0,)
+    where it is not needed. work (N, N) is overwritten.
+    """
+    size = len(y)
+    upper = _upper(size)
+    diagonal = work.ravel()[:: size + 1]
+
+    def fill() -> None:
+        work[upper] = signal * profile
+        diagonal[:] = signal
+
+    same = float(noise[0])
+    level = same if (noise == same).all() else float(noise.mean())
+    factor = factorize_in_place(work.T, fill, noise, signal + level)
+    if factor is None:
+        return None
+    alpha = factor.solve(y)
+    found[0] = 0.5 * (float(y @ alpha) + factor.log_determinant)
+    factor.inverse_in_place()
+    trace = float(diagonal.sum() - alpha @ alpha)
+    if len(precision):
+        precision[:] = diagonal - alpha**2
+    for rows in np.array_split(np.arange(size), -(-size // ROWS)):
+        work[rows[0] : rows[-1] + 1] -= alpha[rows, None] * alpha
+    b = work[upper]
+    total = float(b @ profile)
+    # sum_ij w_ij (z_i - z_j)^2 over the pairs, from the sums of the rows and columns of the upper triangle w
+    work.fill(0.0)
+    work[upper] = np.multiply(b, slope, out=b)
+    sums = work.sum(axis=0) + work.sum(axis=1)
+    scales = (z**2) @ sums - 2.0 * ((z @ work) * z).sum(axis=1)
+    found[1:] = [*(2.0 * signal * scales), signal * (trace + 2.0 * total), same * trace]
+    return factor.jitter
+
+
+def _upper(size: int) -> BoolArray:
+    """Where the pairs i < j are in a matrix."""
+    return ~np.tri(size, dtype=bool)

@@ -1,24 +1,42 @@
 """The likelihood of N points as the product of N conditional densities, and its gradient in log theta.
 
-The first m points are taken together. Every other one is given its m nearest earlier ones (`plain` has the formulas).
-`Ordered` has the points of a stationary kernel, in units of sigma_f; `general.General` those of any other.
+The first m points are taken together. Every other one is given its m nearest earlier ones. With C the covariance of a
+point's neighbours, noise and all, k that with the point itself, a = C^-1 k and alpha = C^-1 y:
+
+    v = k(x, x) + noise - k'a        e = y_i - a'y        -log p(y_i | neighbours) = (log v + e^2 / v) / 2
+
+A change of the covariances of all m + 1 points, dC, changes v by u'dC u and e by u'dC w, with u = (-a, 1) and
+w = (-alpha, 0). So all derivatives are sums over pairs of points,
+
+    d = sum_pq u_p t_q dC_pq        t = (1 - e^2 / v) u / 2v + e w / v
+
+`Ordered` has the points of a stationary kernel, in units of sigma_f; `General` those of any other. Compiled loops
+(`compiled`) do the same where there is Numba; where a covariance is not positive definite NumPy finds the jitter.
 """
 
 from __future__ import annotations
 
+import abc
 from types import ModuleType
-from typing import Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.engines.base import Evaluation
-from fleetgp.engines.vecchia import plain
-from fleetgp.engines.vecchia.general import General
 from fleetgp.engines.vecchia.ordering import Neighbours
-from fleetgp.kernels.composite import Composite, as_composite
-from fleetgp.kernels.stationary import Kernel, Stationary
-from fleetgp.linalg.cholesky import factorize
+from fleetgp.kernels.composite import (
+    Composite,
+    CompositeCovariance,
+    Leaf,
+    Linear,
+    Periodic,
+    RationalQuadratic,
+    Scaled,
+    as_composite,
+)
+from fleetgp.kernels.stationary import KERNELS, Kernel, Matern12, Matern32, Matern52, SquaredExponential, Stationary
+from fleetgp.linalg.cholesky import JITTERS, factorize
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import spread
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -28,56 +46,12 @@ from fleetgp.model.observations import Observations
 CHUNK = 2048
 #: Doubles of one of the arrays that NumPy works on at a time.
 WORK = 1 << 20
+#: Squared pivots below this part of the diagonal are rounding.
+SMALLEST = 1e-15
 
 
-class Points(Protocol):
-    """Observations in their order, at one theta.
-
-    width: of a row that an observation adds to the sum. own: how many hyperparameters come before e^2 / v in it.
-    """
-
-    @property
-    def values(self) -> Array: ...
-
-    @property
-    def inputs(self) -> Array: ...
-
-    @property
-    def h(self) -> Hyperparameters: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def own(self) -> int: ...
-
-    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
-        """Rows (n, width) of the points `rows` with neighbours near (n, m), where compiled loops have them."""
-
-    def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
-        """The same without, and the largest jitter, in the units of variances."""
-
-    def together(self, count: int) -> tuple[Array, float]:
-        """The row (width,) of the first points together, and the jitter."""
-
-    def summed(self, total: Array) -> tuple[float, Array]:
-        """The likelihood and its log-gradient from the sum of all rows."""
-
-    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
-        """Mean and what is explained of the prior variance, (T, 2), and the weights (T, m), where compiled."""
-
-    def means(self, queries: Array, near: Neighbours) -> tuple[Array, Array, float]:
-        """The same without, and the largest jitter."""
-
-
-def points(kernel: Kernel, data: Observations, h: Hyperparameters) -> Points:
-    """As this kernel needs them."""
-    if isinstance(kernel, Composite):
-        return General.of(kernel, data, h)
-    if kernel.noise_model.differs:
-        return General.of(as_composite(kernel, data.dimension), data, h)
-    assert isinstance(kernel, Stationary)
-    return Ordered(kernel, data, h)
+class NotPositiveDefiniteError(Exception):
+    """A covariance cannot be factorized, even with jitter."""
 
 
 def compiled() -> ModuleType | None:
@@ -85,7 +59,131 @@ def compiled() -> ModuleType | None:
     return compiled_module("fleetgp.engines.vecchia.compiled")
 
 
-class Ordered:
+# ---- the points ------------------------------------------------------------------------------------------------------
+
+
+class Points(abc.ABC):
+    """Observations in their order, at one theta.
+
+    width: of a row that an observation adds to the sum: (log v + e^2 / v) / 2, its derivatives by the `own`
+        hyperparameters of the covariance, e^2 / v, and the derivatives by those of the noise.
+    unit: of the observations here, in those of the data.
+    """
+
+    inputs: Array
+    values: Array
+    h: Hyperparameters
+    own: int
+    width: int
+    unit: float
+
+    @abc.abstractmethod
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+        """Rows (n, width) of the points `rows` with neighbours near (n, m), where compiled loops have them."""
+
+    @abc.abstractmethod
+    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+        """Mean and what is explained of the prior variance, (T, 2), and the weights (T, m), where compiled."""
+
+    @abc.abstractmethod
+    def together(self, count: int) -> tuple[Array, float]:
+        """The row (width,) of the first points together, -log p(y) all of it at once, and the jitter."""
+
+    @abc.abstractmethod
+    def summed(self, total: Array) -> tuple[float, Array]:
+        """The likelihood and its log-gradient from the sum of all rows."""
+
+    @abc.abstractmethod
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, Any]:
+        """C (n, m, m) of points (n, m), the jitter in units of the data's variances, and what its derivatives are of.
+
+        None if, of several, one is not positive definite; of a single one with the jitter that it needs.
+        """
+
+    @abc.abstractmethod
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+        """k between points (T, m) and queries (T, D), (T, m, 1)."""
+
+    @abc.abstractmethod
+    def _derivatives(self, of: Any, near: IntArray | Neighbours, u: Array, t: Array) -> tuple[Array, Array]:
+        """sum_pq u_p t_q dC_pq by the hyperparameters of the covariance and by those of the noise, one row a point."""
+
+    def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+        """Rows (n, width) of the points `rows` with neighbours near (n, m), and the largest jitter."""
+        everyone = np.concatenate([near, rows[:, None]], axis=1)
+        c, jitter, of = self._covariance(everyone)
+        if c is None:  # one of them is not positive definite: half of them at a time
+            found = [self.conditionals(rows[half], near[half]) for half in halves(len(rows))]
+            return np.concatenate([values for values, _ in found]), max(jitter for _, jitter in found)
+        k, observed = c[:, -1, :-1], self.values[near]
+        a, alpha = np.moveaxis(np.linalg.solve(c[:, :-1, :-1], np.stack([k, observed], axis=2)), 2, 0)
+        v = c[:, -1, -1] - np.einsum("nm,nm->n", k, a)
+        e = self.values[rows] - np.einsum("nm,nm->n", a, observed)
+        u = np.pad(-a, ((0, 0), (0, 1)), constant_values=1.0)
+        w = np.pad(-alpha, ((0, 0), (0, 1)))
+        t = (0.5 * (1.0 - e * e / v) / v)[:, None] * u + (e / v)[:, None] * w
+        by_own, by_noise = self._derivatives(of, everyone, u, t)
+        return np.column_stack([0.5 * (np.log(v) + e * e / v), by_own, e * e / v, by_noise]), jitter
+
+    def means(self, queries: Array, near: Neighbours) -> tuple[Array, Array, float]:
+        """(T, 2) mean and what is explained of the prior variance; the weights (T, m); and the largest jitter."""
+        c, jitter, _ = self._covariance(near)
+        if c is None:
+            parts = [self.means(queries[half], near[half]) for half in halves(len(near))]
+            values, weights, jitters = zip(*parts, strict=True)
+            return np.concatenate(values), np.concatenate(weights), max(jitters)
+        k = self._cross(near, queries)
+        a = np.asarray(np.linalg.solve(c, k)[..., 0], dtype=np.float64)
+        both = np.einsum("tm,tm->t", a, self.values[near]), np.einsum("tm,tm->t", a, k[..., 0])
+        return np.stack(both, axis=1) * [self.unit, self.unit**2], a, jitter
+
+
+def points(kernel: Kernel, data: Observations, h: Hyperparameters) -> Points:
+    """As this kernel needs them."""
+    if isinstance(kernel, Composite):
+        return General(kernel, data, h)
+    if kernel.noise_model.differs:
+        return General(as_composite(kernel, data.dimension), data, h)
+    assert isinstance(kernel, Stationary)
+    return Ordered(kernel, data, h)
+
+
+def halves(count: int) -> tuple[slice, slice]:
+    """Of as many points."""
+    return slice(None, count // 2), slice(count // 2, None)
+
+
+def _with_noise(matrices: Array, noise: Array, size: Array) -> tuple[Array | None, float]:
+    """Covariances with noise (n, m) on their diagonals, (n, m, m), and the jitter relative to `size` (n,).
+
+    None if, of several, one is not positive definite; a single one gets the jitter that it needs.
+    """
+    if not np.isfinite(matrices).all():
+        raise NotPositiveDefiniteError
+    eye = np.eye(matrices.shape[-1])
+    for jitter in JITTERS:
+        c = matrices + (noise + jitter * size[:, None])[:, :, None] * eye
+        try:
+            lower = np.linalg.cholesky(c)
+        except np.linalg.LinAlgError:
+            if len(c) > 1:
+                return None, 0.0
+            continue
+        # Rounding can let a singular matrix pass.
+        if (np.diagonal(lower, axis1=1, axis2=2) ** 2 > SMALLEST * size[:, None]).all():
+            return c, jitter
+        if len(c) > 1:
+            return None, 0.0
+    raise NotPositiveDefiniteError
+
+
+# ---- with a stationary kernel ----------------------------------------------------------------------------------------
+
+#: The kernels that compiled loops know, by their numbers there.
+KINDS: dict[type[Stationary], int] = {SquaredExponential: 0, Matern12: 1, Matern32: 2, Matern52: 3}
+
+
+class Ordered(Points):
     r"""With a stationary kernel: the places (N, D) over the length-scales, and the observations (N,) over sigma_f.
 
     With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r,
@@ -99,52 +197,175 @@ class Ordered:
         self.kernel, self.inputs, self.h = kernel, data.inputs, h
         self.places = self._placed(data.inputs)
         self.values = data.values / h.signal
-        self.ratio = (h.noise / h.signal) ** 2
-        self._unit = h.signal**2 + h.noise**2  # of the jitter
+        self.ratio, self.unit = (h.noise / h.signal) ** 2, h.signal
+        self.own = int(self.places.shape[1])
+        self.width = self.own + 3
 
     def _placed(self, inputs: Array) -> Array:
         return np.ascontiguousarray(inputs / np.asarray(self.h.length_scales))
 
-    @property
-    def own(self) -> int:
-        return int(self.places.shape[1])
-
-    @property
-    def width(self) -> int:
-        return self.own + 3
-
     def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
-        loops = compiled()
-        if loops is not None and type(self.kernel) in loops.KINDS:
-            kind = loops.KINDS[type(self.kernel)]
+        loops, kind = compiled(), KINDS.get(type(self.kernel))
+        if loops is not None and kind is not None:
             loops.conditionals(kind, self.places, self.values, rows, near, self.ratio, found)
 
-    def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
-        found, jitter = plain.conditionals(self.kernel, self.places, self.values, rows, near, self.ratio)
-        return found, jitter * self._unit
+    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+        loops, kind = compiled(), KINDS.get(type(self.kernel))
+        if loops is not None and kind is not None:
+            places = self._placed(queries)
+            loops.means(kind, self.places, self.values, places, near, self.ratio, found, weights)
+            found[:, 0] *= self.unit
+            found[:, 1] *= self.unit**2
+
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, tuple[Array, Array]]:
+        places = self.places[near]
+        squares = np.asarray((places[:, :, None] - places[:, None]) ** 2)  # (n, m, m, D)
+        phi, slope = self.kernel.profile_and_slope(squares.sum(axis=3))
+        noise, size = np.full(near.shape, self.ratio), np.full(len(near), 1.0 + self.ratio)
+        c, jitter = _with_noise(phi, noise, size)
+        return c, jitter * (self.h.signal**2 + self.h.noise**2), (slope, squares)
+
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+        apart = self.places[near] - self._placed(queries)[:, None]
+        return self.kernel.profile_and_slope((apart**2).sum(axis=2))[0][..., None]
+
+    def _derivatives(
+        self, of: tuple[Array, Array], near: IntArray | Neighbours, u: Array, t: Array
+    ) -> tuple[Array, Array]:
+        slope, squares = of
+        by_scales = 2.0 * np.einsum("npq,npqd->nd", u[:, :, None] * t[:, None] * slope, squares)
+        return by_scales, self.ratio * np.einsum("np,np->n", u, t)
 
     def together(self, count: int) -> tuple[Array, float]:
-        found, jitter = plain.together(self.kernel, self.places[:count], self.values[:count], self.ratio)
-        return found, jitter * self._unit
+        c, jitter, (slope, squares) = self._covariance(np.arange(count)[None])
+        assert c is not None  # of a single one
+        value, square, b = _at_once(c[0], self.values[:count])
+        by_scales = np.einsum("pq,pqd->d", b * slope[0], squares[0])
+        return np.array([value, *by_scales, square, 0.5 * self.ratio * np.trace(b)]), jitter
 
     def summed(self, total: Array) -> tuple[float, Array]:
         size, (square, by_ratio) = len(self.values), total[-2:]
         gradient = np.array([*total[1:-2], size - square - 2.0 * by_ratio, 2.0 * by_ratio])
         return float(total[0] + size * np.log(self.h.signal)), gradient
 
-    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
-        loops = compiled()
-        if loops is not None and type(self.kernel) in loops.KINDS:
-            kind = loops.KINDS[type(self.kernel)]
-            places = self._placed(queries)
-            loops.means(kind, self.places, self.values, places, near, self.ratio, found, weights)
-            found[:, 0] *= self.h.signal
-            found[:, 1] *= self.h.signal**2
 
-    def means(self, queries: Array, near: Neighbours) -> tuple[Array, Array, float]:
-        places = self._placed(queries)
-        found, weights, jitter = plain.means(self.kernel, self.places, self.values, places, near, self.ratio)
-        return found * [self.h.signal, self.h.signal**2], weights, jitter * self._unit
+def _at_once(c: Array, y: Array) -> tuple[float, float, Array]:
+    """(y'C^-1 y + log|C|) / 2, y'C^-1 y, and B = C^-1 - C^-1 y y'C^-1."""
+    inverse, alpha = np.linalg.inv(c), np.linalg.solve(c, y)
+    square = float(y @ alpha)
+    return 0.5 * (square + float(np.linalg.slogdet(c).logabsdet)), square, np.asarray(inverse - np.outer(alpha, alpha))
+
+
+# ---- with any kernel -------------------------------------------------------------------------------------------------
+
+#: The leaves that compiled loops know besides, by their numbers.
+RQ, PERIODIC, LINEAR = 4, 5, 6
+
+
+class Layout(NamedTuple):
+    """A composite kernel as arrays, for compiled loops.
+
+    kinds: (L,) of the leaves.  alike: (L,) whether all inputs have one length-scale.
+    axes: the inputs of all leaves, one leaf after the other; `starts` (L + 1,) tells where each begins.
+    theta: (P,). first: (L + 1,) where the hyperparameters of each leaf begin in it; the last one is where those of the
+    terms begin.  terms: (S, L) which leaves are in which term.  variances: (S,) of the terms.
+    """
+
+    kinds: IntArray
+    alike: BoolArray
+    starts: IntArray
+    axes: IntArray
+    theta: Array
+    first: IntArray
+    terms: BoolArray
+    variances: Array
+
+
+def layout(kernel: Composite, h: Hyperparameters) -> Layout | None:
+    """Of a kernel at a theta; None if one of its leaves is not known to compiled loops."""
+    leaves, kinds = kernel.leaves, [_kind(leaf) for leaf in kernel.leaves]
+    if None in kinds:
+        return None
+    terms = np.zeros((len(kernel.terms), len(leaves)), dtype=np.bool_)
+    for row, term in zip(terms, kernel.terms, strict=True):
+        row[list(term)] = True
+    return Layout(
+        np.array(kinds),
+        np.array([isinstance(leaf, Scaled) and leaf.alike for leaf in leaves]),
+        np.cumsum([0, *(len(leaf.axes) for leaf in leaves)]),
+        np.array([axis for leaf in leaves for axis in leaf.axes]),
+        h.theta,
+        np.cumsum([0, *(len(leaf.units()) for leaf in leaves)]),
+        terms,
+        kernel.split(h)[1],
+    )
+
+
+def _kind(leaf: Leaf) -> int | None:
+    if type(leaf) is Scaled:
+        return KINDS.get(type(KERNELS[leaf.profile]))
+    return {RationalQuadratic: RQ, Periodic: PERIODIC, Linear: LINEAR}.get(type(leaf))
+
+
+class General(Points):
+    """With any kernel, in the units of the data: every observation has a noise of its own, (N,), with derivatives by
+    the logarithms of the hyperparameters of the noise, (Q, N), and all derivatives are by the hyperparameters
+    themselves.
+    """
+
+    unit = 1.0
+
+    def __init__(self, kernel: Composite, data: Observations, h: Hyperparameters) -> None:
+        self.kernel, self.h = kernel, h
+        self.inputs, self.values = np.ascontiguousarray(data.inputs), data.values
+        self.noise, self.slopes = kernel.noise(data, h), kernel.noise_slopes(data, h)
+        self.own = len(h.theta) - len(self.slopes)
+        self.width = len(h.theta) + 2
+
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+        loops, kernel = compiled(), layout(self.kernel, self.h)
+        if loops is not None and kernel is not None:
+            data = self.inputs, self.values, self.noise, self.slopes
+            loops.general_conditionals(kernel, *data, rows, near, found)
+
+    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+        loops, kernel = compiled(), layout(self.kernel, self.h)
+        if loops is not None and kernel is not None:
+            data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
+            loops.general_means(kernel, *data, near, found, weights)
+
+    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, CompositeCovariance]:
+        covariance, noise = self.kernel.at(self.inputs[near], None, self.h), self.noise[near]
+        size = (np.einsum("nii->n", covariance.matrix) + noise.sum(axis=1)) / near.shape[1]
+        c, jitter = _with_noise(covariance.matrix, noise, size)
+        return c, jitter * float(size.max()), covariance
+
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+        return self.kernel.at(self.inputs[near], queries[:, None], self.h).matrix
+
+    def _derivatives(
+        self, of: CompositeCovariance, near: IntArray | Neighbours, u: Array, t: Array
+    ) -> tuple[Array, Array]:
+        by_noise = np.einsum("np,qnp->nq", u * t, self.slopes[:, near])
+        return of.contract(u[:, :, None] * t[:, None]), by_noise
+
+    def together(self, count: int) -> tuple[Array, float]:
+        first = self.inputs[:count]
+        covariance = self.kernel.at(first, None, self.h)
+        noise = self.noise[None, :count]
+        size = (np.einsum("nii->n", covariance.matrix[None]) + noise.sum(axis=1)) / count
+        c, jitter = _with_noise(covariance.matrix[None], noise, size)
+        assert c is not None  # of a single one
+        value, square, b = _at_once(c[0], self.values[:count])
+        by_noise = 0.5 * self.slopes[:, :count] @ np.diagonal(b)
+        row = np.array([value, *(0.5 * covariance.contract(b)), square, *by_noise])
+        return row, jitter * float(size.max())
+
+    def summed(self, total: Array) -> tuple[float, Array]:
+        return float(total[0]), np.concatenate([total[1 : 1 + self.own], total[2 + self.own :]])
+
+
+# ---- sums over all points --------------------------------------------------------------------------------------------
 
 
 def evaluation(data: Points, near: Neighbours) -> Evaluation | None:
@@ -156,7 +377,7 @@ def evaluation(data: Points, near: Neighbours) -> Evaluation | None:
             first, jitter = data.together(together)
         chunks = [np.arange(start, min(start + CHUNK, size)) for start in range(together, size, CHUNK)]
         parts = spread(lambda rows: _summed(data, rows, near[rows[0] - together : rows[-1] + 1 - together]), chunks)
-    except plain.NotPositiveDefiniteError:
+    except NotPositiveDefiniteError:
         return None
     total = np.sum([first, *(part for part, _ in parts)], axis=0)
     if not np.isfinite(total).all():
@@ -196,13 +417,13 @@ def products(kernel: Kernel, data: Points, noise: Array, near: Neighbours, colum
     with np.errstate(all="ignore"):
         factor = factorize(kernel(inputs[:together], None, h), noise[:together])
         if factor is None:
-            raise plain.NotPositiveDefiniteError
+            raise NotPositiveDefiniteError
         found = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
         for part in in_parts(len(near), near.shape[1]):
             rows = np.arange(together, size)[part]
-            told, weights, _ = means(data, inputs[rows], near[part], variance[rows])
+            explained, weights, _ = means(data, inputs[rows], near[part], variance[rows])
             e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
-            found = found + e.T @ (e / (variance[rows] - told[:, 1])[:, None])
+            found = found + e.T @ (e / (variance[rows] - explained[:, 1])[:, None])
     return found
 
 
