@@ -272,7 +272,7 @@ TRAINING: list[Bad] = [
     (
         lambda: gp.Fleet(SHARDS, kernel="se", normalize=False).trainer("dec-apx-gp", speed=2),
         INPUT,
-        "unknown option 'speed': choose one of",
+        "trainer has no option 'speed': expected one of",
     ),
     (lambda: gp.TrainingOptions(rounds=1.5), INPUT, "rounds must be a whole number of at least 1, got 1.5"),
     (lambda: gp.TrainingOptions(normalize=None), INPUT, "normalize: expected True or False, got None"),
@@ -403,7 +403,7 @@ FRAMES: list[Bad] = [
         "box must be four numbers: west, south, east, north, got 3",
     ),
     (lambda: gp.data.partition_by_label(X, Y, None), INPUT, "labels: expected one per row, got None: name the column"),
-    (lambda: fleet().call(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
+    (lambda: fleet().set_metadata(["a"], "t", {}), INPUT, "labels: expected a name for each of the 2 agents, got 1"),
     (lambda: model(note=3), INPUT, "note: expected a text, got 3"),
     (lambda: fleet().map(5), INPUT, "grid: expected two numbers of points, (200, 100), got 5"),
     (lambda: fleet().map((3, 3), at=5), INPUT, "at: expected the values of other inputs by name, {"),
@@ -431,7 +431,7 @@ ANSWERS: list[Bad] = [
 ]
 JUDGING: list[Bad] = [
     (lambda: fleet().score(X), INPUT, "score: expected X and y, or a list with (X_i, y_i) for each of 2 agents"),
-    (lambda: fleet().score(X, Y, observed=True), INPUT, "score does not accept observed"),
+    (lambda: fleet().score(X, Y, observed=True), INPUT, "score has no option 'observed': expected one of"),
     (lambda: gp.score(3, Y), INPUT, "expected a Prediction or a pair (mean, variance), got int"),
     (lambda: gp.score((Y, Y), Y, observed=None), INPUT, "observed: expected True or False, got None"),
     (lambda: gp.score((Y, -np.ones(30)), Y), INPUT, "variance: expected positive numbers, got -1 (first: row 0)"),

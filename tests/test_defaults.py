@@ -36,6 +36,8 @@ def rows() -> tuple[Any, Any]:
 
 
 def of_fleet(fleet: fg.Fleet | fg.Outputs) -> dict[str, Any]:
+    if isinstance(fleet, fg.Outputs):
+        fleet = next(iter(fleet.fleets.values()))
     (kernel,) = fleet.kernels
     settings = fleet.normalize, fleet.mean, fleet.coordinates.name
     return dict(zip(EXPECTED, (kernel.name, *settings), strict=True))

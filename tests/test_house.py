@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import namedtuple
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -41,6 +43,46 @@ def test_private_names_stay_in_their_package() -> None:
                 private += [part for part in node.module.split(".") if re.match(r"_(?!_)", part)]
                 if private and node.module.startswith("fleetgp"):
                     found.append(f"{named(path, node.lineno)} {', '.join(private)} of {node.module}")
+    assert found == []
+
+
+#: Public, although they begin with an underscore: `_replace` and its like.
+OF_NAMED_TUPLES = frozenset(dir(namedtuple("Row", ["value"])))
+
+
+def private_names_of(tree: ast.Module) -> Iterator[str]:
+    """Private functions, classes, fields and attributes that a module defines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_own(node.value, set()):
+            yield node.attr
+
+
+def is_own(value: ast.expr, modules: set[str]) -> bool:
+    """Whether it is the object itself, or a module of another project."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        return value.func.id == "super"
+    return isinstance(value, ast.Name) and value.id in {"self", "cls", *modules}
+
+
+def test_private_attributes_are_touched_by_their_own_module_alone() -> None:
+    found = []
+    for path in FILES:
+        tree = tree_of(path)
+        own = OF_NAMED_TUPLES.union(private_names_of(tree))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+        modules = {name.asname or name.name for node in imports for name in node.names if "fleetgp" not in name.name}
+        found += [
+            f"{named(path, node.lineno)} {ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and re.match(r"_(?!_)", node.attr) and node.attr not in own
+            if not is_own(node.value, modules)
+        ]
     assert found == []
 
 

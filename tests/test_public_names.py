@@ -17,8 +17,8 @@ import fleetgp as fg
 #: Modules whose public names count, beside those of the package itself.
 MODULES = ("data", "io", "metrics", "plot")
 #: What one part of the library asks of another, and no user: a docstring is enough.
-INNER = {"about", "adopt", "at_centre", "cancel", "check", "choose_from", "chosen", "exchange_parts", "flood_parts"}
-INNER |= {"hosted_by", "incoming_of", "known_of", "observed", "refuse_foreign", "same", "trained_on"}
+INNER = {"about", "adopt", "at_centre", "cancel", "check", "exchange_parts", "flood_parts"}
+INNER |= {"incoming_of", "keep_unfinished", "known_of", "observed", "refuse_foreign", "same", "trained_on"}
 #: Whose examples show a class that is not made itself.
 SHOWN_BY = {"fleetgp.Network": fg.InProcess}
 #: Names that need an extra are no part of __all__, for `import *`.

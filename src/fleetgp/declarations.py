@@ -5,10 +5,12 @@ The dataclasses are those of `fleetgp.options`, and `Reading`. The command line 
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -36,6 +38,7 @@ class Option:
     """One option of a family.
 
     default: None where the method or the data decide; then `otherwise` says how, in words.
+    detail: what docstrings say besides the help.
     cli, toml: whether it can be typed, and whether a fleet.toml has it.
     """
 
@@ -44,6 +47,7 @@ class Option:
     kind: Kind
     help: str
     otherwise: str = ""
+    detail: str = ""
     cli: bool = True
     toml: bool = True
 
@@ -128,6 +132,64 @@ def options_in(family: type) -> dict[str, Option]:
         for one in fields(family)
         if "option" in one.metadata
     }
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
+    """Show the keywords of a function with `**options: Unpack[keywords]` in its signature, and explain them.
+
+    keywords: a TypedDict.  families: the dataclasses that declare its keys, and what describes all others. The text
+    replaces "{options}" in the docstring.
+
+    >>> import fleetgp as fg
+    >>> "beta: The weights of agents with grBCM." in fg.Fleet.predict.__doc__
+    True
+    """
+
+    def shown(function: Function) -> Function:
+        known = {name: option for family in families for name, option in options_in(family).items()}
+        plain = inspect.signature(function)
+        own = [one for one in plain.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        more = [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None if known[name].otherwise else known[name].default,
+                annotation=getattr(kind, "__forward_arg__", kind),
+            )
+            for name, kind in keywords.__annotations__.items()
+        ]
+        function.__dict__["__signature__"] = plain.replace(parameters=[*own, *more])
+        if function.__doc__:
+            text = "\n".join(paragraph(known[name]) for name in keywords.__annotations__)
+            function.__doc__ = function.__doc__.replace("{options}", text.lstrip())
+        return function
+
+    return shown
+
+
+@cache
+def paragraph(option: Option) -> str:
+    """What a docstring says of an option."""
+    default = option.default_in_words
+    text = f"{option.name}: {option.help}{f' {option.detail}' if option.detail else ''}"
+    text += f" Default: {default}." if default else ""
+    return textwrap.fill(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 12)
+
+
+def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[str, Any]:
+    """The options that were given (that are not None), or one clear error for a name that `keywords` does not have.
+
+    >>> given_in({"rounds": 3, "tol": None}, TypedDict("K", {"rounds": int, "tol": float}), "train")
+    {'rounds': 3}
+    """
+    for name in options:
+        if name not in keywords.__annotations__:
+            expected = ", ".join(keywords.__annotations__)
+            raise InputError(f"{caller} has no option {shortened(name)}: expected one of {expected}")
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from fleetgp.data import Field, Shard
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.model.hyperparameters import names
 from fleetgp.plot.charts import draw_history
-from fleetgp.plot.maps import draw_dots, draw_graph
-from fleetgp.plot.style import agent_colours, symbol
+from fleetgp.plot.maps import field as draw_fleet
+from fleetgp.plot.style import symbol
 from fleetgp.prediction import Prediction, prediction_method
 from fleetgp.training import Fit, training_method
 from fleetgp.units import readable_bytes
@@ -121,10 +121,13 @@ def synthetic_truth(field: Field, points: Array, seed: int) -> Array:
 
 def prediction_table(truth: Array, outputs: dict[str, Prediction]) -> Table:
     """RMSE, NLPD and coverage per method, all against the noise-free truth."""
-    table = Table(title="Predictions by method, of unseen points", title_justify="left", box=None, padding=(0, 1))
-    table.add_column("method", no_wrap=True)
-    for name in ("RMSE", "NLPD", "95 % cover", "off full", "agents", "rounds", "sent"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(
+        "Predictions by method, of unseen points",
+        "off full: root mean square difference to the exact GP.\n"
+        "agents: took part in a point, on average. rounds: up and down the spanning tree.\n"
+        f"dec-npae, dec-npae-star and dec-nn-npae: {FEW} of the points.",
+        *("RMSE", "NLPD", "95% cover", "off full", "agents", "rounds", "sent"),
+    )
     full = outputs["full-gp"]
     for method, out in outputs.items():
         seen, some = truth[: len(out.mean)], len(out.mean)
@@ -138,12 +141,6 @@ def prediction_table(truth: Array, outputs: dict[str, Prediction]) -> Table:
             str(out.rounds) if method.startswith("dec-") else "",
             readable_bytes(out.ledger.bytes),
         )
-    table.caption = (
-        "off full: root mean square difference to the exact GP.\n"
-        "agents: took part in a point, on average. rounds: up and down the spanning tree.\n"
-        f"dec-npae, dec-npae-star and dec-nn-npae: {FEW} of the points."
-    )
-    table.caption_justify = "left"
     return table
 
 
@@ -158,12 +155,15 @@ def _map_note(out: Prediction) -> str:
 
 def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
     """Estimates per method, against the truth and against full-gp."""
-    table = Table(title="Hyperparameters by method", title_justify="left", box=None, padding=(0, 1), pad_edge=False)
-    table.add_column("method", no_wrap=True)
-    for name in names(len(truth) - 2):
-        table.add_column(name.replace("sigma", "σ").replace("eps", "ε"), justify="right", no_wrap=True)
-    for name in ("off truth", "off full", "rounds", "sent"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = _table(
+        "Hyperparameters by method",
+        "off: the largest relative difference of a hyperparameter.\n"
+        "rounds: until converged; *: not converged. Of full, fact and g-fact, with\n"
+        "and without dec-, they are evaluations. sent: on the wire, in all.\n"
+        "dec-: over neighbours only; the others need a central node.",
+        *(name.replace("sigma", "σ").replace("eps", "ε") for name in names(len(truth) - 2)),
+        *("off truth", "off full", "rounds", "sent"),
+    )
     table.add_row("[dim]truth[/dim]", *(f"[dim]{v:.3f}[/dim]" for v in truth))
     full = fits["full-gp"].theta
     for method, fit in fits.items():
@@ -176,13 +176,16 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
             rounds,
             readable_bytes(fit.ledger.bytes),
         )
-    table.caption = (
-        "off: the largest relative difference of a hyperparameter.\n"
-        "rounds: until converged; *: not converged. Of full, fact and g-fact, with\n"
-        "and without dec-, they are evaluations. sent: on the wire, in all.\n"
-        "dec-: over neighbours only; the others need a central node."
-    )
-    table.caption_justify = "left"
+    return table
+
+
+def _table(title: str, caption: str, *columns: str) -> Table:
+    """Of methods, and numbers of each."""
+    table = Table(title=title, caption=caption, box=None, padding=(0, 1), pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.add_column("method", no_wrap=True)
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
@@ -209,7 +212,8 @@ def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed
     above, below = figure.subfigures(2, 1, height_ratios=[1.3, 1.0], squeeze=False).ravel()
     left, middle, right = above.subplots(1, 3)
     _draw_field(above, left, field, seed)
-    _draw_stripes(middle, shards)
+    draw_fleet(fg.Fleet(shards, "path"), ax=middle)
+    middle.set(title="Each agent's observations, and the graph", xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
     _draw_spread(right, fit)
     labels = names(field.inputs.shape[1])
     panels = np.atleast_1d(below.subplots(1, len(labels)))
@@ -240,17 +244,19 @@ def map_figure(
     low, high = float(truth.min()), float(truth.max())
     deviation = np.sqrt(prediction.variance)
     top = float(max(deviation.max(), np.sqrt(full.variance).max()))
+    of_means = {"cmap": "viridis", "vmin": low, "vmax": high}
+    of_deviations = {"cmap": "magma", "vmin": 0.0, "vmax": top}
+    count, of_counts = (
+        prediction.participants.sum(axis=0).astype(float),
+        {"cmap": "Greys", "vmin": 0, "vmax": len(shards)},
+    )
     images: list[tuple[str, Array, dict[str, Any]]] = [
-        ("The truth", truth, {"cmap": "viridis", "vmin": low, "vmax": high}),
-        (f"Mean, {prediction.method}", prediction.mean, {"cmap": "viridis", "vmin": low, "vmax": high}),
-        ("Mean, full-gp (all data pooled)", full.mean, {"cmap": "viridis", "vmin": low, "vmax": high}),
-        (
-            "Agents that took part",
-            prediction.participants.sum(axis=0).astype(float),
-            {"cmap": "Greys", "vmin": 0, "vmax": len(shards)},
-        ),
-        (f"Standard deviation, {prediction.method}", deviation, {"cmap": "magma", "vmin": 0.0, "vmax": top}),
-        ("Standard deviation, full-gp", np.sqrt(full.variance), {"cmap": "magma", "vmin": 0.0, "vmax": top}),
+        ("The truth", truth, of_means),
+        (f"Mean, {prediction.method}", prediction.mean, of_means),
+        ("Mean, full-gp (all data pooled)", full.mean, of_means),
+        ("Agents that took part", count, of_counts),
+        (f"Standard deviation, {prediction.method}", deviation, of_deviations),
+        ("Standard deviation, full-gp", np.sqrt(full.variance), of_deviations),
     ]
     for ax, (title, values, style) in zip(panels, images, strict=True):
         image = ax.imshow(
@@ -276,15 +282,6 @@ def _draw_field(figure: FigureBase, ax: Axes, field: Field, seed: int) -> None:
     )
     figure.colorbar(image, ax=ax, shrink=0.85, label="f(x)")
     ax.set(title="The field", xlabel="$x_1$", ylabel="$x_2$")
-
-
-def _draw_stripes(ax: Axes, shards: list[Shard]) -> None:
-    colours, centres = agent_colours(len(shards)), np.array([x.mean(axis=0) for x, _ in shards])
-    draw_dots(ax, [x for x, _ in shards], colours)
-    path = np.array(list(pairwise(range(len(shards)))))
-    draw_graph(ax, centres, path, colours, [str(agent) for agent in range(len(shards))])
-    ax.set(title="Each agent's observations, and the graph", xlabel="$x_1$", ylabel="$x_2$", aspect="equal")
-    ax.margins(0.02)
 
 
 def _draw_spread(ax: Axes, fit: Fit) -> None:

@@ -285,7 +285,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
                 f"hyperparameters that were not learned (sigma_f = {UNTRAINED_SIGNAL:g})"
             )
             status = UNTRAINED
-            fleet.chosen(fleet.first_kernel.name)
+            fleet.kernel = fleet.first_kernel.name
             fleet.theta = np.append(_guess(fleet, UNTRAINED_SIGNAL), UNTRAINED_NOISE)
         else:
             fixed = {**self._fixed, **(self.fixed or {})} if isinstance(self.fixed, Mapping | None) else self.fixed

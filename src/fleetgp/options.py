@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 import numpy as np
 
+from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
@@ -75,6 +76,8 @@ def check_eta(name: str, eta: Any) -> Eta:
 
 
 ENGINE = named_in(ENGINES)
+#: What whoever takes it checks.
+GIVEN = Kind(Any, unchecked, "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +143,25 @@ class RowOptions:
 class TrainerOptions:
     """How a model is trained, as `TrainingOptions` describes it."""
 
-    rounds: int = field(default=2000, metadata=declared(whole(least=1), "Stop after this many rounds."))
+    rounds: int = field(
+        default=2000,
+        metadata=declared(whole(least=1), "Stop after this many rounds.", detail="`tol=0` runs exactly so many."),
+    )
     tol: float = field(
-        default=1e-5, metadata=declared(number(least=0.0), "Stop when the agents agree and stand still to this.")
+        default=1e-5,
+        metadata=declared(
+            number(least=0.0),
+            "Stop when the agents agree and stand still to this.",
+            detail="In log theta, and of a stationary point.",
+        ),
     )
     seconds: float | None = field(
         default=None,
-        metadata=declared(number(above=0.0), "Stop after so many seconds of training, with the best so far."),
+        metadata=declared(
+            number(above=0.0),
+            "Stop after so many seconds of training, with the best so far.",
+            detail='`status` is then "time limit".',
+        ),
     )
     rho: float | None = field(
         default=None, metadata=declared(number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
@@ -192,7 +207,15 @@ class TrainerOptions:
             "The smallest sigma_eps, in units of the observations' deviation; 0 for none.",
         ),
     )
-    engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
+    engine: str = field(
+        default="auto",
+        metadata=declared(
+            ENGINE,
+            "auto, dense, moments or vecchia.",
+            detail="auto takes for each agent the cheaper of the exact engines and, beyond 1,500 points, where none is "
+            "exact, vecchia.",
+        ),
+    )
     n_neighbours: int = field(
         default=NEIGHBOURS,
         metadata=declared(
@@ -205,36 +228,83 @@ class TrainerOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionOptions:
-    """How a question is answered: settings known to every agent.
+class ThetaOptions:
+    """Hyperparameters as a caller gives them, in natural units; whoever takes them checks them."""
 
-    consensus: "tree", exact sums along the spanning tree; "average", the paper's recursions over neighbours (average
-        consensus, JOR, the power method, DALE), which end at a tolerance.
-    rounds, tol: of the paper's recursions: every query averages until its agents differ by less than tol, relatively,
-        or for this many rounds. For NPAE tol is relative to what the agents explain of the prior variance.
-    eta: with dec-nn-, an agent takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; "auto":
-        if it tells at least half as much as the best agent, in nats.
-    beta: with grBCM, "relative": an agent's weight is d_i / sqrt(sum_j d_j^2), d_i being the information of its data
-        beyond the samples; "paper": 1 for the first agent that takes part, d_i for the others.
-    seed: draws the samples of grBCM, per agent, and the start of DEC-NPAE*'s power method.
-    engine: "auto", "dense", "moments" or "vecchia", as in training.
-    n_neighbours: of "vecchia", as in training: each query has an agent's 4 * n_neighbours observations nearest to it.
-        With dec-nearest, how many observations of the whole fleet, the nearest to it, answer a query.
-    """
+    theta: Sequence[float] | Array | None = field(
+        default=None,
+        metadata=declared(
+            GIVEN,
+            "Hyperparameters in natural units.",
+            otherwise="those of the fleet; after a training the agents agree on the mean of their estimates",
+        ),
+    )
+    theta0: Sequence[float] | Array | None = field(
+        default=None,
+        metadata=declared(
+            GIVEN,
+            "Where to start, (P,), or several starts, (S, P), of which the best total likelihood wins.",
+            detail="Without any, agents with more than 1,500 observations train on samples of theirs first, and on "
+            "all with the best start: `sample` of the result.",
+            otherwise="three starts from the size of the data",
+        ),
+    )
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = field(
+        default=None,
+        metadata=declared(
+            GIVEN,
+            'The lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)}, '
+            "None for open.",
+            detail="The names are l_ with an input's name or, where inputs have none, its number, sigma_f and "
+            'sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units '
+            "of the data, also with normalize. `at_bounds` of the result says who ended at one.",
+        ),
+    )
+    priors: Mapping[str, tuple[float, float]] | None = field(
+        default=None,
+        metadata=declared(
+            GIVEN,
+            'Log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is assumed to lie between 0.05 '
+            "and 0.2 with a probability of 68%.",
+            detail="They count once for the fleet: the result is the mode of log theta.",
+        ),
+    )
+    fixed: Mapping[str, float] | None = field(
+        default=None, metadata=declared(GIVEN, 'Values that stay, by name: {"noise": 0.1}.')
+    )
+    seed: int | None = field(
+        default=None, metadata=declared(GIVEN, "Draws the samples of the g- methods.", otherwise="the fleet's")
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionOptions:
+    """How a question is answered: settings known to every agent."""
 
     consensus: Consensus = field(
         default="tree",
         metadata=declared(
             one_of(*get_args(Consensus)),
             "With dec-: tree (exact sums along the spanning tree) or average (the paper's).",
+            detail="The tree takes as many rounds as twice the graph's radius; averages are the paper's recursions "
+            "over neighbours (average consensus, JOR, the power method, DALE), which end at a tolerance.",
         ),
     )
     rounds: int = field(
-        default=20_000, metadata=declared(whole(least=1), "With consensus average: stop after this many rounds.")
+        default=20_000,
+        metadata=declared(
+            whole(least=1),
+            "With consensus average: stop after this many rounds.",
+            detail="`status` says which came first, this or tol.",
+        ),
     )
     tol: float = field(
         default=1e-6,
-        metadata=declared(number(above=0.0), "With consensus average: until the agents differ by less, relatively."),
+        metadata=declared(
+            number(above=0.0),
+            "With consensus average: until the agents differ by less, relatively.",
+            detail="For NPAE relatively to what the agents explain of the prior variance.",
+        ),
     )
     eta: Eta = field(
         default=1e-3,
@@ -242,17 +312,50 @@ class PredictionOptions:
             Kind(str, check_eta, 'a number from 0 to 1, or "auto"', number_or_text),
             "With dec-nn-: the share of the variance an agent must explain to take part, "
             "or auto: half of what the best agent knows.",
+            detail="It takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; with auto, if it knows at "
+            "least half as much as the best agent, in nats: few agents, also where length-scales are long and "
+            "everybody is correlated.",
         ),
     )
     beta: Beta = field(
         default="relative",
-        metadata=declared(one_of(*get_args(Beta)), "The weights of agents with grBCM.", cli=False, toml=False),
+        metadata=declared(
+            one_of(*get_args(Beta)),
+            "The weights of agents with grBCM.",
+            cli=False,
+            toml=False,
+            detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the "
+            "samples, in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the "
+            "others: the answer depends on the order of the agents.",
+        ),
     )
-    seed: int = field(default=0, metadata=declared(whole(least=0), "Draws samples and starts.", cli=False, toml=False))
-    engine: str = field(default="auto", metadata=declared(ENGINE, "auto, dense, moments or vecchia."))
+    seed: int = field(
+        default=0,
+        metadata=declared(
+            whole(least=0),
+            "Draws the samples of grBCM, per agent, and the start of dec-npae-star.",
+            otherwise="the fleet's",
+            cli=False,
+            toml=False,
+        ),
+    )
+    engine: str = field(
+        default="auto",
+        metadata=declared(
+            ENGINE,
+            "auto, dense, moments or vecchia.",
+            detail="With dense NPAE sends the agents' inputs; else a vector per query, and no input, even where the "
+            "inputs would be shorter.",
+        ),
+    )
     n_neighbours: int = field(
         default=NEIGHBOURS,
-        metadata=declared(whole(least=1), "Engine vecchia: as in training. dec-nearest: how many observations answer."),
+        metadata=declared(
+            whole(least=1),
+            "Engine vecchia: as in training. dec-nearest: how many observations answer.",
+            detail="By vecchia each query has the 4 times as many observations of an agent that are nearest to it; by "
+            "dec-nearest so many of the whole fleet.",
+        ),
     )
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
@@ -263,3 +366,70 @@ class PredictionOptions:
         (0.1, 1e-06, 3)
         """
         return replace(self, **checked(PredictionOptions, {k: v for k, v in given.items() if v is not None}))
+
+
+# ---- what methods of a fleet take, for type checkers: tests hold the names and types against the declarations ----
+
+
+class EngineKeywords(TypedDict, total=False):
+    """Of `Fleet.condition`, and of all others."""
+
+    engine: str
+    n_neighbours: int | None
+
+
+class TrainKeywords(EngineKeywords, total=False):
+    """Of `Fleet.train`."""
+
+    rounds: int | None
+    tol: float | None
+    seconds: float | None
+    rho: float | None
+    kappa: float | None
+    lipschitz: float | None
+    nested: NestedSolver | None
+    step: float | None
+    nested_iterations: int | None
+    noise_floor: float | None
+    theta0: Sequence[float] | Array | None
+    bounds: Mapping[str, tuple[float | None, float | None]] | None
+    priors: Mapping[str, tuple[float, float]] | None
+    fixed: Mapping[str, float] | None
+    seed: int | None
+
+
+class SampleKeywords(EngineKeywords, total=False):
+    """Of `Fleet.sample`, whose seed is of the draws."""
+
+    theta: Sequence[float] | Array | None
+    eta: Eta | None
+
+
+class PosteriorKeywords(SampleKeywords, total=False):
+    """Of `Fleet.joint`, `gradient` and `suggest`."""
+
+    seed: int | None
+
+
+class FoldKeywords(SampleKeywords, total=False):
+    """Of `Fleet.cross_validate`, whose seed deals the folds."""
+
+    consensus: Consensus | None
+    rounds: int | None
+    tol: float | None
+    beta: Beta | None
+
+
+class PredictKeywords(FoldKeywords, total=False):
+    """Of `Fleet.predict`."""
+
+    seed: int | None
+
+
+class CalibrateKeywords(EngineKeywords, total=False):
+    """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
+
+    eta: Eta | None
+    consensus: Consensus | None
+    rounds: int | None
+    tol: float | None

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from typer.main import get_command
 
 import fleetgp as fg
+import fleetgp.options
 from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
 from fleetgp.declarations import options_in
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, TrainerOptions
+from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, ThetaOptions, TrainerOptions
 
 
 def defaults(thing: Any) -> dict[str, Any]:
@@ -58,19 +59,29 @@ def test_a_command_has_every_option_that_can_be_typed(command: str, family: type
             assert typed[one.flag].help.startswith(one.help)
 
 
-def test_training_leaves_its_defaults_to_one_place() -> None:
-    shared = {name: value for name, value in defaults(fg.Fleet.train).items() if name in defaults(TrainerOptions)}
-    assert list(shared) == list(defaults(TrainerOptions))
-    assert set(shared.values()) == {None}
+@pytest.mark.parametrize(
+    ("method", "family"), [("train", TrainerOptions), ("predict", PredictionOptions), ("calibrate", PredictionOptions)]
+)
+def test_a_method_shows_the_declared_options_with_their_defaults_and_explains_them(method: str, family: type) -> None:
+    """None where the method, the data or the fleet decide."""
+    function, known = getattr(fg.Fleet, method), options_in(family)
+    shown = {name: value for name, value in defaults(function).items() if name in known}
+    assert len(shown) >= 6
+    assert method == "calibrate" or set(shown) == set(known)
+    declared = {name: None if known[name].otherwise else known[name].default for name in shown}
+    assert {name: value for name, value in shown.items() if name != "seed"} == {
+        name: value for name, value in declared.items() if name != "seed"
+    }
+    told = " ".join(function.__doc__.split())
+    assert all(f"{name}: {known[name].help}" in told for name in shown if name != "seed")
 
 
-@pytest.mark.parametrize("place", [fg.Fleet.predict, fg.ConditionedFleet.predict])
-def test_predictions_leave_their_defaults_to_one_place(place: Any) -> None:
-    """None means not given; the engine is the only one that is asked for by name."""
-    shared = {name: value for name, value in defaults(place).items() if name in defaults(PredictionOptions)}
-    assert {"consensus", "rounds", "tol", "eta", "n_neighbours"} <= set(shared)
-    assert shared.pop("engine", "auto") == PredictionOptions().engine
-    assert set(shared.values()) == {None}
+@pytest.mark.parametrize("name", [name for name in vars(fleetgp.options) if name.endswith("Keywords")])
+def test_keywords_are_declared_options_of_their_types(name: str) -> None:
+    families = [TrainerOptions if name == "TrainKeywords" else PredictionOptions, ThetaOptions]
+    types = {option: kind for family in reversed(families) for option, kind in get_type_hints(family).items()}
+    for option, kind in get_type_hints(getattr(fleetgp.options, name)).items():
+        assert kind in (types[option], types[option] | None)
 
 
 def test_the_method_is_the_same_from_the_terminal() -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.fleet.cross_validation import Plan
+from fleetgp.fleet.cross_validation import Hidden
 from fleetgp.metrics import score
 from fleetgp.storage.loading import load_model
 from fleetgp.storage.saving import save_model
@@ -75,16 +75,16 @@ def test_rows_of_the_model_are_hidden(tested: Path) -> None:
 
 def test_an_interrupted_cross_validation_goes_on(tested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ["score", "m", "--folds", "3", "--method", "dec-rbcm", "--quiet"]
-    real, computed = Plan.fold, list[int]()
+    real, computed = Hidden.of, list[int]()
 
-    def fold(plan: Plan, number: int) -> Any:
+    def of(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
         if number == 2 and len(computed) == 2:
             computed.append(-1)
             raise KeyboardInterrupt
         computed.append(number)
-        return real(plan, number)
+        return real(data, fold_of, number, noises)
 
-    monkeypatch.setattr(Plan, "fold", fold)
+    monkeypatch.setattr(Hidden, "of", of)
     assert "interrupted; finished work" in said(run(*asked, code=130))
     run(*asked)
     assert computed == [0, 1, -1, 2]

@@ -8,8 +8,7 @@ import pytest
 from fleetgp.engines.dense import reference
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.expert import Expert, excess, outliers, reweighed
-from fleetgp.engines.vecchia.engine import VecchiaEngine
-from fleetgp.engines.vecchia.posterior import LEFT_OUT
+from fleetgp.engines.vecchia.engine import LEFT_OUT, VecchiaEngine
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.stationary import KERNELS, Kernel
 from fleetgp.model.hyperparameters import Hyperparameters

@@ -384,7 +384,7 @@ def test_a_cluster_is_joined_or_started_and_only_what_was_started_is_stopped(fle
 def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.Fleet) -> None:
     here = in_process(kernel=["se", "matern12"])
     forget(fleet)
-    fleet.choose_from(["se", "matern12"], 2, None)
+    fleet.kernel = ["se", "matern12"]
     try:
         assert_same(fleet.train("dec-fact-gp", rounds=4), here.train("dec-fact-gp", rounds=4))
         assert fleet.kernel is here.kernel
@@ -392,4 +392,4 @@ def test_calibration_and_the_choice_of_a_kernel_are_those_in_process(fleet: fg.F
         assert_same(fleet.predict(QUERIES, "dec-nn-rbcm"), here.predict(QUERIES, "dec-nn-rbcm"))
     finally:
         forget(fleet)
-        fleet.choose_from("se", 2, None)
+        fleet.kernel = ["se"]

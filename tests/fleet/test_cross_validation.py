@@ -16,7 +16,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
-from fleetgp.fleet.cross_validation import Fold, Plan
+from fleetgp.fleet.cross_validation import Hidden
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards
@@ -88,7 +88,7 @@ def test_frames_are_taken_by_name() -> None:
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "nan": (lambda f: f.score(np.zeros((2, 2)), [0.0, np.nan]), r"^y has NaN or infinite values in 1 of 2 rows"),
     "shapes": (lambda f: f.score(np.zeros((2, 2)), np.zeros(3)), r"^X must be \(N, D\) and y \(N,\)"),
-    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score does not accept observed"),
+    "observed": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), observed=False), "score has no option 'observed'"),
     "shards": (lambda f: f.score([(np.zeros((2, 2)), np.zeros(2))]), r"\(X_i, y_i\) for each of 3 agents"),
     "deviations": (lambda f: f.score(np.zeros((2, 2)), np.zeros(2), s=[-1.0, 0.0]), "^s: expected standard deviations"),
     "by": (lambda f: f.cross_validate(split="rows"), "unknown split 'rows': choose one of random, agent, block"),
@@ -102,7 +102,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "few cells": (lambda f: f.cross_validate(split="block", cells=5), "cells must be a whole number of at least 10"),
     "method": (lambda f: f.cross_validate(method="kriging"), "unknown prediction method 'kriging'"),
     "level": (lambda f: f.cross_validate(level=2.0), "level must lie between 0 and 1, got 2.0"),
-    "agent": (lambda f: f.cross_validate(agent=1), "accepts neither observed nor agent"),
+    "agent": (lambda f: f.cross_validate(agent=1), "cross_validate has no option 'agent'"),
     "train": (lambda f: f.cross_validate(train="yes"), "train: expected True or False, got 'yes'"),
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (
@@ -250,22 +250,22 @@ def test_finished_folds_are_kept_and_progress_is_told(tmp_path: Path, monkeypatc
     fleet, told = small(), list[Progress]()
     kept = ResumableCache(tmp_path / "parts", {})
     asked: dict[str, Any] = {"method": "dec-rbcm", "train": False}
-    real = Plan.fold
+    real = Hidden.of
 
-    def two_only(plan: Plan, number: int) -> Fold:
+    def two_only(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
         if number == 2:
             raise KeyboardInterrupt
-        return real(plan, number)
+        return real(data, fold_of, number, noises)
 
-    def counted(plan: Plan, number: int) -> Fold:
+    def counted(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
         computed.append(number)
-        return real(plan, number)
+        return real(data, fold_of, number, noises)
 
     computed: list[int] = []
-    monkeypatch.setattr(Plan, "fold", two_only)
+    monkeypatch.setattr(Hidden, "of", two_only)
     with pytest.raises(KeyboardInterrupt):
         fleet.cross_validate(4, kept=kept, **asked)
-    monkeypatch.setattr(Plan, "fold", counted)
+    monkeypatch.setattr(Hidden, "of", counted)
     found = fleet.cross_validate(4, kept=kept, progress=told.append, **asked)
     assert computed == [2, 3]
     assert [(p.round, p.rounds, p.unit) for p in told] == [(n, 4, "fold") for n in range(5)]

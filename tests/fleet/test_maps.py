@@ -27,7 +27,7 @@ def fleet(**units: str) -> fg.Fleet:
     found = fg.Fleet(
         fg.partition(x, y, agents=3), theta=THETA, inputs=["lon", "day", "lat"], kernel="se", normalize=False
     )
-    found.call(("Ada", "Bo", "Cy"), "sst", {"day": "days since 1970-01-01", "sst": "degC", **units})
+    found.set_metadata(("Ada", "Bo", "Cy"), "sst", {"day": "days since 1970-01-01", "sst": "degC", **units})
     return found
 
 
@@ -115,7 +115,7 @@ def test_names_that_clash_and_axes_that_are_times() -> None:
     across = found.map((3, 4), at={"lat": 41.0}, within=np.inf)
     assert across["sst"].dims == ("day", "lon")
     assert across["day"].dtype.kind == "M"
-    found.call(("Ada", "Bo", "Cy"), "lon", {})
+    found.set_metadata(("Ada", "Bo", "Cy"), "lon", {})
     with pytest.raises(InputError, match="would be called 'lon'"):
         found.map((3, 3), at={"day": 1})
     unfit = fg.Fleet(found.shards, kernel="se", normalize=False)

@@ -75,6 +75,24 @@ def test_the_exact_gp_is_that_of_numpy() -> None:
         np.testing.assert_allclose(alone.mean, exact(X[:40], Y[:40], NOISE[:40], QUERIES)[0], atol=1e-8)
 
 
+@pytest.mark.parametrize("method", ["npae", "dec-npae", "dec-nn-npae"])
+def test_npae_sends_vectors_and_no_inputs(method: str) -> None:
+    """Against the conditional expectation given the agents' means, by NumPy."""
+    options: dict[str, Any] = {"eta": 0.0} if "nn" in method else {}
+    found = fleet().predict(QUERIES, method, **options)
+    assert "inputs" not in found.ledger.by_kind()
+    halves = [slice(0, 40), slice(40, 80)]
+    weights = [np.linalg.solve(se(X[own], X[own]) + np.diag(NOISE[own]), se(X[own], QUERIES)) for own in halves]
+    means = np.stack([w.T @ Y[own] for w, own in zip(weights, halves, strict=True)])
+    known = np.stack([(w * se(X[own], QUERIES)).sum(axis=0) for w, own in zip(weights, halves, strict=True)])
+    between = np.einsum("nt,nm,mt->t", weights[0], se(X[:40], X[40:]), weights[1])
+    for t, k in enumerate(known.T):
+        covariance = np.array([[k[0], between[t]], [between[t], k[1]]])
+        answer = np.linalg.solve(covariance, np.column_stack([means[:, t], k]))
+        assert found.mean[t] == pytest.approx(k @ answer[:, 0], abs=1e-6)
+        assert found.variance[t] == pytest.approx(1.44 - k @ answer[:, 1], abs=1e-6)
+
+
 def test_a_new_observation_has_the_noise_of_whoever_makes_it() -> None:
     found = fleet()
     for normalize in (False, True):

@@ -136,7 +136,7 @@ def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_pa
     assert again.fleet.last_fit.coordinates == fit.coordinates
     assert np.array_equal(again.fleet.predict(queries).mean, fleet.predict(queries).mean)
     cells = np.array([[-179.99, 10.0], [179.99, 10.0], [45.0, 0.0]])
-    assert cells_within(again.fleet, cells, 0.01)[:2].all(), "the nearest observation is beyond 180 degrees"
+    assert cells_within(again.fleet.snapshot(), cells, 0.01)[:2].all(), "the nearest observation is beyond 180 degrees"
     calibration = again.fleet.calibrate("dec-rbcm")
     assert len(calibration.knots) == 2
     assert (again.fleet.predict(queries, "dec-rbcm").factors > 0.0).all()

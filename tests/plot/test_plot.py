@@ -36,7 +36,7 @@ def small(**settings: Any) -> fg.Fleet:
         paper_shards(120, 3),
         **{"kernel": "se", "normalize": False, "theta": THETA, "inputs": ["lon", "lat"], **settings},
     )
-    fleet.call(["Ada", "Bo", "Cy"], "sst", {"sst": "degC"})
+    fleet.set_metadata(["Ada", "Bo", "Cy"], "sst", {"sst": "degC"})
     return fleet
 
 

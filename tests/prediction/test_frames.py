@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.fleet.named import with_numbers
+from fleetgp.fleet.queries import with_numbers
 
 QUERIES = np.array([[0.3, 0.4], [1.5, 1.1], [0.9, 1.9]])
 
@@ -113,7 +113,7 @@ def test_a_grid_in_any_order_becomes_a_dataset() -> None:
 
 def test_queries_of_times_become_numbers_and_times_again() -> None:
     found = fleet(inputs=["time", "lat"])
-    found.call(("a", "b", "c"), "sst", {"time": "days since 1970-01-01", "sst": "degC"})
+    found.set_metadata(("a", "b", "c"), "sst", {"time": "days since 1970-01-01", "sst": "degC"})
     moments = pd.to_datetime(["1970-01-01T06:00", "1970-01-02T12:00", "1970-01-01T21:36"])
     expected = found.predict(np.column_stack([[0.25, 1.5, 0.9], QUERIES[:, 1]]))
     for times in (moments, moments.tz_localize("UTC").tz_convert("Asia/Tokyo"), moments.strftime("%Y-%m-%dT%H:%M")):

@@ -179,7 +179,7 @@ def test_bad_calls_have_one_clear_error() -> None:
     f = fleet()
     with pytest.raises(fg.InputError, match="n must be a whole number of at least 1, got 0"):
         f.suggest(0, grid(), 0)
-    with pytest.raises(fg.InputError, match=r"by.*entropy.*variance, mutual-information"):
+    with pytest.raises(fg.InputError, match=r"criterion.*entropy.*variance, mutual-information"):
         f.suggest(0, grid(), criterion="entropy")
     with pytest.raises(fg.InputError, match="agent must lie between 0 and 3, got 4"):
         f.suggest(4, grid())

@@ -78,14 +78,14 @@ def commands_of_a_model(folder: Path) -> Record:
     _write(folder, data.field(90, 3))
     points, truth, dense = "points.csv", "truth.csv", {"engine": "dense", "n_neighbours": 30}
     known: dict[str, Any] = {"training": "dec-fact-gp", "bound": "l_a=0.1:5", "prior": "noise=0.2:3"}
-    record: Record = {"fit": _run(folder, "fit", "observations.csv", agent="who", **FIT, **known, out="m")}
+    record: Record = {"fit": _run(folder, "fit", "observations.csv", agent_column="who", **FIT, **known, out="m")}
     ask: dict[str, Any] = {"method": "dec-nn-grbcm", "agent": "agent 1", "eta": 1e-3, "consensus": "tree", **dense}
     ask |= {"level": 0.9, "gradient": True, "out": "answer.csv", "quiet": True}
     record["predict"] = _run(folder, "predict", "m", points, **ask)
     record["answer"] = _table(folder / "answer.csv")
     hold: dict[str, Any] = {"holdout": "both", "level": 0.95, "cells": 100, "max_rows": 20}
     record["calibrate"] = _run(folder, "calibrate", "m", method="dec-rbcm", **hold, **dense)
-    judge: dict[str, Any] = {"level": 0.95, "agents": True, "consensus": "tree", "quiet": True, **dense}
+    judge: dict[str, Any] = {"level": 0.95, "each_agent": True, "consensus": "tree", "quiet": True, **dense}
     record["score"] = _run(folder, "score", "m", truth, method="dec-rbcm", **judge)
     draw: dict[str, Any] = {"n": 3, "seed": 5, "method": "dec-rbcm", "out": "draws.csv", **dense}
     record["sample"] = _run(folder, "sample", "m", points, **draw)
@@ -106,7 +106,7 @@ def commands_of_moments(folder: Path) -> Record:
     record["map"] = _run(folder, "map", "m", method="dec-full-gp", engine="auto", **place)
     with xr.open_dataset(folder / "map.nc") as drawn:
         record["cells"] = as_recorded({str(name): np.asarray(drawn[name].values) for name in drawn.data_vars})
-    split: dict[str, Any] = {"agents": 3, "partition": "stripes", "axis": "b", "training": "dec-apx-gp"}
+    split: dict[str, Any] = {"n_agents": 3, "partition": "stripes", "axis": "b", "training": "dec-apx-gp"}
     record["split"] = _run(folder, "fit", "observations.csv", **FIT, **split, out="n")
     best: dict[str, Any] = {
         "n": 2,

@@ -88,4 +88,4 @@ def test_a_map_measures_in_kilometres() -> None:
     cells = np.array([[edge[0], edge[1] + steps * length] for steps in (0.9, 5.0)])
     every = np.concatenate([inputs for inputs, _ in model.fleet.shards])
     assert cells[1, 1] - every[:, 1].max() > 2.0 * length
-    assert cells_within(model.fleet, cells, 1.0).tolist() == [True, False]
+    assert cells_within(model.fleet.snapshot(), cells, 1.0).tolist() == [True, False]

@@ -13,8 +13,8 @@ from fleetgp.advice.verification import aligned
 from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.named import AgentName, check_agent
 from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
+from fleetgp.fleet.queries import AgentName, check_agent
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
 from fleetgp.network.ledger import KINDS

@@ -24,9 +24,9 @@ from fleetgp.engines.dense import reference
 from fleetgp.engines.expert import Expert, FleetExpert
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened
 from fleetgp.fleet import ConditionedFleet, Fleet
-from fleetgp.fleet.answering import agree_on_model, current_calibration
+from fleetgp.fleet.answering import agree_on_model
 from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
-from fleetgp.fleet.source import Source, source_of
+from fleetgp.fleet.source import Source
 from fleetgp.graph import Graph
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
@@ -132,7 +132,7 @@ class Subject:
 
     @classmethod
     def of(cls, fleet: Fleet, methods: tuple[str, ...], hold: float, seed: int) -> Subject:
-        whole = source_of(fleet, None, None)
+        whole = replace(fleet.snapshot(), moments=None, trained=())
         sample = _drawn(fleet.data, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
         return cls(fleet, replace(whole, shards=sample, private=None), methods, hold, seed)
 
@@ -155,7 +155,7 @@ class Subject:
 
     def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
         """The same with the fleet's calibration, if it is one for this method."""
-        found, calibration = self.conditioned(shards), current_calibration(self.fleet, None)
+        found, calibration = self.conditioned(shards), self.fleet.calibration
         if calibration is not None and calibration.method == method:
             found.calibration = calibration
         return found

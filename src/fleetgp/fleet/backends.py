@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Literal, Protocol, Self, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 from fleetgp.data.dataset import Dataset
 from fleetgp.errors import InputError, check_name
@@ -31,6 +31,7 @@ from fleetgp.validation import check_whole
 BackendName = Literal["in-process", "ray"]
 
 
+@runtime_checkable
 class Backend(Protocol):
     """Trains and answers for all agents of a fleet."""
 
@@ -76,33 +77,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Give back what was taken for the fleet. Safe to call twice."""
-
-
-class Closing:
-    """What has a backend, and gives back what it took."""
-
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-
-    def hosted_by(self, other: Closing) -> None:
-        """Have the agents where another fleet has them, with the workers that it has."""
-        self._backend = other._backend
-
-    def close(self) -> None:
-        """End the workers of a fleet on a cluster; the next training or prediction starts others.
-
-        >>> from fleetgp import Fleet
-        >>> with Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]) as fleet:
-        ...     mean = fleet.predict([[0.5]], "full-gp").mean
-        >>> fleet.close()  # which `with` has done already
-        """
-        self._backend.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class AllHere:
@@ -171,8 +145,12 @@ class AnswersHere:
 IN_PROCESS = AllHere()
 
 
-def chosen_backend(name: str, shards: Dataset, graph: Topology, workers: int | None, address: str | None) -> Backend:
-    """By its name, with what was given for it."""
+def chosen_backend(
+    name: str | Backend, shards: Dataset, graph: Topology, workers: int | None, address: str | None
+) -> Backend:
+    """By its name, with what was given for it; or one that there is already."""
+    if isinstance(name, Backend):
+        return name
     check_backend(name, graph.agents, workers, address)
     if name == "in-process":
         return IN_PROCESS

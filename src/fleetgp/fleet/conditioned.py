@@ -20,8 +20,8 @@ from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
-from fleetgp.fleet.named import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.privacy import predictor_of, refuse_private
+from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.source import Source
 from fleetgp.options import Beta, Consensus, Eta
 from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions

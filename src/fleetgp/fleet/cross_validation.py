@@ -1,123 +1,135 @@
-"""Cross-validation: the folds, the runs and the result.
-
-The result of a cross-validation.
-
-Which rows a cross-validation hides together, and the fleet as if they were not there.
-
-`Fleet.cross_validate`: rows are hidden, fold by fold, and predicted by the fleet from the rest.
-"""
+"""Cross-validation: which rows are hidden together, what becomes of them, and the result."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
 from fleetgp.data.dataset import InMemory, corners
 from fleetgp.data.partition import FOLDS, block_pieces, row_pieces
-from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
+from fleetgp.errors import InputError, check_name
 from fleetgp.files import ResumableCache
-from fleetgp.fleet.privacy import predictor_of, refuse_queries
-from fleetgp.fleet.scoring import trivial_of
-from fleetgp.fleet.shards import own_groups
-from fleetgp.graph.topology import relayed
-from fleetgp.metrics import LEVEL, Scores, Trivial, framed, score
-from fleetgp.metrics.scores import half_width
+from fleetgp.metrics import Scores, Trivial, framed, score
 from fleetgp.model.observations import Observations
-from fleetgp.prediction import Holding
+from fleetgp.options import TrainKeywords
+from fleetgp.prediction import Holding, Prediction
 from fleetgp.progress import Listener, Pace, Progress, listening
+from fleetgp.training import Fit
 from fleetgp.validation import as_flag, check_whole
-
-if TYPE_CHECKING:
-    from fleetgp.fleet.fleet import Fleet
-
 
 Split = Literal["random", "agent", "block"]
 
 
-@dataclass(frozen=True)
-class Rest:
-    """A fleet as if the rows of a fold were not there. members: the numbers that its agents have in the whole fleet.
+#: The trainer of folds, where neither a fit nor a caller says another.
+TRAINER = "dec-fact-gp"
 
-    judges: for every agent of the whole fleet, the member that answers for it: itself, or one with the same noise.
+
+def deal(
+    data: InMemory, split: Split, folds: int | None, cells: int | None, seed: int, longitude: int
+) -> tuple[list[IntArray], int]:
+    """(N_i,) of each agent's rows the fold in which they are hidden, and how many folds there are.
+
+    longitude: which input is one, -1 for none.
     """
-
-    fleet: Fleet
-    members: tuple[int, ...]
-    judges: tuple[int, ...]
-
-
-def dealt(fleet: Fleet, split: Split, folds: int | None, cells: int | None, seed: int) -> list[IntArray]:
-    """(N_i,) of each agent's rows the fold in which they are hidden; or one clear error."""
     check_name("split", split, get_args(Split))
     if cells is not None and split != "block":
         raise InputError(f'cells are of split="block", got split="{split}": leave them out')
-    shards = rows_of(fleet)
-    count = (fleet.agents if split == "agent" else FOLDS) if folds is None else folds
+    agents, rows = len(data), sum(data.counts)
+    count = (agents if split == "agent" else FOLDS) if folds is None else folds
     check_whole("folds", count, least=2)
-    rows = sum(map(len, shards))
     if count > rows:
         raise InputError(f"folds: expected at most {rows:,}, one for each row, got {count:,}")
-    if split == "agent" and count > fleet.agents:
-        raise InputError(f'split="agent": expected at most {fleet.agents} folds, one for each agent, got {count}')
+    if split == "agent" and count > agents:
+        raise InputError(f'split="agent": expected at most {agents} folds, one for each agent, got {count}')
     if split == "agent":
-        turns = _turns(shards, seed) if count < fleet.agents else range(count)
-        return [np.full(len(own), turn % count) for own, turn in zip(shards, turns, strict=True)]
-    if split == "random":
-        return [row_pieces(own.inputs, own.values, seed, count) % count for own in shards]
-    pieces = shards.along_arc(fleet.coordinates.longitude)
-    low, high = corners(pieces.summaries)
-    many = Holding(cells=cells).cells_for(fleet.agents)
-    return [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
+        turns = _turns(data, seed) if count < agents else range(count)
+        dealt = [np.full(len(own), turn % count) for own, turn in zip(data, turns, strict=True)]
+    elif split == "random":
+        dealt = [row_pieces(own.inputs, own.values, seed, count) % count for own in data]
+    else:
+        pieces = data.along_arc(longitude)
+        low, high = corners(pieces.summaries)
+        many = Holding(cells=cells).cells_for(agents)
+        dealt = [block_pieces(own.inputs, low, high, many, seed) % count for own in pieces]
+    numbers = sorted({int(number) for own in dealt for number in np.unique(own)})
+    if len(numbers) < 2:
+        raise InputError(
+            f'split="{split}": expected rows in at least two folds, got them in {len(numbers)}: give more cells'
+        )
+    return [np.searchsorted(numbers, own) for own in dealt], len(numbers)  # blocks may leave a fold empty
 
 
-def _turns(shards: Sequence[Observations], seed: int) -> IntArray:
+def _turns(data: Sequence[Observations], seed: int) -> IntArray:
     """(M,) a number for each agent that looks random, and depends on where its rows are alone."""
-    centres = np.stack([own.inputs.mean(axis=0) for own in shards])
-    means = np.array([own.values.mean() for own in shards])
-    found = np.empty(len(shards), dtype=np.int64)
-    found[order_by_place(centres, means, seed)] = np.arange(len(shards))
+    centres = np.stack([own.inputs.mean(axis=0) for own in data])
+    means = np.array([own.values.mean() for own in data])
+    found = np.empty(len(data), dtype=np.int64)
+    found[order_by_place(centres, means, seed)] = np.arange(len(data))
     return found
 
 
-def rows_of(fleet: Fleet) -> InMemory:
-    """Every agent's rows, loaded if they are in files: all, or the sample that is drawn."""
-    return InMemory(fleet.data.load())
+@dataclass(frozen=True)
+class Hidden:
+    """A fold: the rows that are hidden, and what is left of the fleet without them.
 
-
-def without(fleet: Fleet, fold_of: Sequence[IntArray], fold: int, *, kernel: Any) -> Rest:
-    """The same fleet, untrained, without the rows of a fold. Agents with no others only relay.
-
-    kernel: in the place of the fleet's own.
+    rows: of each agent, hidden.  members: the agents that have other rows; the others only relay.
+    shards, noise: of the members, as `Fleet` takes them.
+    judges: for every agent, the member that answers for it: itself, or one with the same noise.
     """
-    members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
-    if not members:
-        raise InputError("cross-validation: expected rows that stay when a fold is hidden, got none: give more cells")
-    rows = rows_of(fleet)
-    shards = [rows[agent].rows(fold_of[agent] != fold).as_given for agent in members]
-    groups = own_groups(fleet.noise, fleet.agents, fleet.noise_model)
-    names = [fleet.noise_model.groups[group] for group in groups] if fleet.noise_model.groups else None
-    settings = fleet.settings | {"kernel": kernel, "noise": names and [names[agent] for agent in members]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FleetGPWarning)  # of the data: it was said when the fleet was made
-        rest = type(fleet)(shards, relayed(fleet.graph, members), **settings)
-    return Rest(rest, members, tuple(_judge(agent, members, groups, names) for agent in range(fleet.agents)))
+
+    rows: tuple[Observations, ...]
+    members: tuple[int, ...]
+    shards: list[tuple[Array, ...]]
+    noise: list[str] | None
+    judges: tuple[int, ...]
+
+    @classmethod
+    def of(cls, data: InMemory, fold_of: Sequence[IntArray], fold: int, noises: Sequence[str]) -> Hidden:
+        """noises: the name of each agent's noise; empty where all have one."""
+        members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
+        if not members:
+            raise InputError(
+                "cross-validation: expected rows that stay when a fold is hidden, got none: give more cells"
+            )
+        return cls(
+            tuple(own.rows(folds == fold) for own, folds in zip(data, fold_of, strict=True)),
+            members,
+            [data[agent].rows(fold_of[agent] != fold).as_given for agent in members],
+            [noises[agent] for agent in members] if noises else None,
+            tuple(_judge(agent, members, noises) for agent in range(len(data))),
+        )
+
+    def fold(self, prediction: Prediction, **facts: Any) -> Fold:
+        """With a prediction of the hidden rows by the members. facts: trivial, theta, training, rounds and bytes."""
+        known = [np.zeros(len(own)) if own.noise_std is None else own.noise_std for own in self.rows]
+        variances = zip(self._judged(prediction.variances), known, strict=True)
+        return Fold(
+            means=self._judged(prediction.means),
+            variances=tuple(variance + std**2 for variance, std in variances),
+            prediction=prediction.status,
+            relays=tuple(agent for agent in range(len(self.rows)) if agent not in self.members),
+            uninformed=int(prediction.uninformed.sum()),
+            **facts,
+        )
+
+    def _judged(self, answers: Array) -> tuple[Array, ...]:
+        """Of answers (A, T) to all hidden rows, those of each agent's own rows, by the agent that judges them."""
+        parts = np.split(answers, np.cumsum([len(own) for own in self.rows])[:-1], axis=1)
+        return tuple(np.array(part[judge]) for part, judge in zip(parts, self.judges, strict=True))
 
 
-def _judge(agent: int, members: Sequence[int], groups: Sequence[int], names: Sequence[str] | None) -> int:
+def _judge(agent: int, members: Sequence[int], noises: Sequence[str]) -> int:
     if agent in members:
         return members.index(agent)
     for place, other in enumerate(members):
-        if groups[other] == groups[agent]:
+        if not noises or noises[other] == noises[agent]:
             return place
-    assert names is not None, "without groups all are of one"
     raise InputError(
-        f"cross-validation: agent {agent} has no rows left in a fold, and nobody else has the noise {names[agent]!r}: "
+        f"cross-validation: agent {agent} has no rows left in a fold, and nobody else has the noise {noises[agent]!r}: "
         'its observations cannot be judged. Give split="random", or a noise that several agents share'
     )
 
@@ -126,6 +138,38 @@ def by_name(theta: Array, names: Sequence[str], wanted: Sequence[str]) -> list[f
     """A theta in the order of other names: groups of noise may be in another order without some agents."""
     values = dict(zip(names, theta.tolist(), strict=True))
     return [values[name] for name in wanted]
+
+
+def training_for_folds(train: object, fit: Fit | None, names: tuple[str, ...]) -> dict[str, Any] | None:
+    """The options with which folds are trained: those given, or those of the last fit; None for no training."""
+    if isinstance(train, Mapping):
+        for name in train:
+            check_name("option of train", name, ("method", "preset", "progress", *TrainKeywords.__annotations__))
+        return {"method": TRAINER, **train}
+    if not as_flag(train, "train"):
+        return None
+    if fit is None:
+        return {"method": TRAINER}
+    known = replace(fit.known, names=names).as_dict() if fit.known.names else {}
+    return {"method": fit.method, **{name: given for name, given in known.items() if given}}
+
+
+def run_folds(
+    fold: Callable[[int], Fold], count: int, split: str, progress: bool | Listener, kept: ResumableCache | None
+) -> list[Fold]:
+    """All folds, one after the other; those that are kept are not computed again."""
+    found: list[Fold] = []
+    with listening(progress) as listener:
+        pace = Pace()
+        for number in range(count + 1):
+            if listener is not None:
+                listener(Progress(f"by {split}", number, count, pace.told(number, count), unit="fold"))
+            if number < count:
+                piece = None if kept is None else kept.get(str(number))
+                found.append(fold(number) if piece is None else Fold.from_dict(piece))
+                if kept is not None and piece is None:
+                    kept.put(str(number), found[-1].as_dict())
+    return found
 
 
 @dataclass(frozen=True)
@@ -263,174 +307,3 @@ class CrossValidation:
         return (
             f"CrossValidation(split={self.split!r}, method={self.method!r}, folds={len(self.folds)}, {self.scores!r})"
         )
-
-
-#: Of `train`, where neither a fit nor a caller says another.
-TRAINER = "dec-fact-gp"
-
-
-def cross_validate(
-    fleet: Fleet,
-    folds: int | None = None,
-    split: Split = "random",
-    method: str | None = None,
-    *,
-    train: bool | Mapping[str, Any] = True,
-    cells: int | None = None,
-    level: float = LEVEL,
-    seed: int | None = None,
-    progress: bool | Listener = False,
-    kept: ResumableCache | None = None,
-    **asking: Any,
-) -> CrossValidation:
-    """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
-
-    folds: how many times rows are hidden; 5, or with split="agent" once for each agent.
-    split: what is hidden together. "random": rows of every agent, which tells how good predictions are among the data.
-        "agent": all rows of an agent. "block": whole cells of the fleet's box, the same for all agents, so that nobody
-        observes them: it tells how good predictions are in gaps. An agent with no other rows still relays.
-    method, asking: as in `predict`. Each agent's rows are judged by its own answer; those of an agent without other
-        rows by that of the first agent with the same noise.
-    train: True trains again for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and priors,
-        from its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with the present
-        theta, which knows the hidden rows a little, and takes a fraction of the time.
-    cells: with split="block", how many cells the box has; 16 for each agent, and at least 100.
-    level: of the intervals.  seed: draws what is hidden; without it the fleet's.
-    progress: True for a bar on the terminal, or a callable that gets a `Progress`.
-    kept: where finished folds are kept, so that an interrupted call goes on.
-
-    A fleet with private="rows" refuses: the inputs of hidden rows are queries, which all agents see.
-    The fleet stays as it is. A calibration is not used: it is of all rows. Of data in files the rows are loaded, or the
-    sample that the fleet has of them.
-
-    >>> from fleetgp import Fleet, partition, synthetic_field
-    >>> field = synthetic_field(200, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> found = fleet.cross_validate(split="random", method="dec-rbcm", train=False)
-    >>> len(found.folds), found.scores.rows, found.means[0].shape == fleet.shards[0][1].shape
-    (5, 200, True)
-    >>> gaps = fleet.cross_validate(split="block", method="dec-rbcm", train=False)
-    >>> gaps.scores.rmse > found.scores.rmse
-    True
-    """
-    refuse_queries(fleet.private, "cross_validate", "Use `calibrate`, which reports coverage")
-    method = predictor_of(fleet.private, method).name
-    half_width(level)
-    chosen = fleet.seed if seed is None else seed
-    check_whole("seed", chosen, least=0)
-    if "observed" in asking or "agent" in asking:
-        raise InputError(
-            "cross_validate accepts neither observed nor agent: leave them out, every agent judges its own observations"
-        )
-    if kept is not None and not isinstance(kept, ResumableCache):
-        raise InputError(
-            f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
-        )
-    fleet._backend.check_here("cross_validate")
-    plan = Plan(fleet, method, asking, _training(fleet, train), tuple(dealt(fleet, split, folds, cells, chosen)))
-    numbers = sorted({int(number) for own in plan.fold_of for number in np.unique(own)})
-    if len(numbers) < 2:
-        raise InputError(
-            f'split="{split}": expected rows in at least two folds, got them in {len(numbers)}: give more cells'
-        )
-    renumbered = tuple(np.searchsorted(numbers, own) for own in plan.fold_of)  # blocks may leave a fold empty
-    found = _followed(replace(plan, fold_of=renumbered), len(numbers), split, progress, kept)
-    truths = [own.values for own in rows_of(fleet)]
-    return CrossValidation.of(split, method, found, renumbered, truths, level, fleet.labels)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """training: the options of `Fleet.train`; None for the theta that there is.  fold_of: (N_i,) of each agent."""
-
-    fleet: Fleet
-    method: str
-    asking: Mapping[str, Any]
-    training: Mapping[str, Any] | None
-    fold_of: tuple[IntArray, ...]
-
-    def fold(self, number: int) -> Fold:
-        """Hide a fold, and have the rest predict it."""
-        fleet, trained = self.fleet, self.training is not None
-        choices = [kernel.name for kernel in fleet.kernels]
-        rest = without(fleet, self.fold_of, number, kernel=choices if trained else fleet.kernel.name)
-        status, rounds, sent = self._trained(rest.fleet)
-        asked, known = _hidden(fleet, self.fold_of, number)
-        queries = np.concatenate(asked)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FleetGPWarning)  # of gaps: they are what is asked about, and counted
-            found = rest.fleet.predict(queries, self.method, observed=True, **self.asking)
-        ends = np.cumsum([len(own) for own in asked])[:-1]
-        assert rest.fleet.theta is not None, "it was trained, or given"
-        return Fold(
-            means=_judged(found.means, rest, ends),
-            variances=tuple(v + s**2 for v, s in zip(_judged(found.variances, rest, ends), known, strict=True)),
-            trivial=trivial_of(rest.fleet.data),
-            theta=dict(zip(rest.fleet.names, rest.fleet.theta.tolist(), strict=True)),
-            training=status,
-            prediction=found.status,
-            relays=tuple(agent for agent in range(fleet.agents) if agent not in rest.members),
-            uninformed=int(found.uninformed.sum()),
-            rounds=rounds + found.ledger.rounds,
-            bytes=sent + found.ledger.bytes,
-        )
-
-    def _trained(self, rest: Fleet) -> tuple[str, int, int]:
-        """Train what is left, or give it the theta that there is: how that ended, its rounds and bytes."""
-        fleet = self.fleet
-        if self.training is None:
-            assert fleet.theta is not None, "it was checked"
-            rest.theta = np.array(by_name(fleet.theta, fleet.names, rest.names))
-            return "given", 0, 0
-        options = dict(self.training)
-        if "theta0" not in options and fleet.theta is not None and len(rest.kernels) == 1:
-            options["theta0"] = by_name(fleet.theta, fleet.names, rest.names)
-        fit = rest.train(**options)
-        if fit.status == "diverged":
-            raise InputError(f"cross_validate: {fit.method} diverged without the rows of a fold: train in another way")
-        return fit.status, fit.ledger.rounds, fit.ledger.bytes
-
-
-def _training(fleet: Fleet, train: object) -> Mapping[str, Any] | None:
-    """The options of `Fleet.train`; None for none."""
-    if isinstance(train, Mapping):
-        for name in train:
-            check_name("option of train", name, list(signature(fleet.train).parameters))
-        return {"method": TRAINER, **train}
-    if not as_flag(train, "train"):
-        if fleet.theta is None:
-            raise InputError("cross_validate: the fleet has no hyperparameters yet: give train=True, or train it first")
-        return None
-    if fleet.last_fit is None:
-        return {"method": TRAINER}
-    known = replace(fleet.last_fit.known, names=fleet.names).as_dict() if fleet.last_fit.known.names else {}
-    return {"method": fleet.last_fit.method, **{name: given for name, given in known.items() if given}}
-
-
-def _followed(plan: Plan, folds: int, split: str, progress: bool | Listener, kept: ResumableCache | None) -> list[Fold]:
-    """All folds, one after the other; those that are kept are not computed again."""
-    found: list[Fold] = []
-    with listening(progress) as listener:
-        pace = Pace()
-        for number in range(folds + 1):
-            if listener is not None:
-                listener(Progress(f"by {split}", number, folds, pace.told(number, folds), unit="fold"))
-            if number < folds:
-                piece = None if kept is None else kept.get(str(number))
-                found.append(plan.fold(number) if piece is None else Fold.from_dict(piece))
-                if kept is not None and piece is None:
-                    kept.put(str(number), found[-1].as_dict())
-    return found
-
-
-def _hidden(fleet: Fleet, fold_of: Sequence[IntArray], number: int) -> tuple[list[Array], list[Array]]:
-    """Inputs and known deviations of each agent's hidden rows; 0 where there are none."""
-    rows = [own.rows(folds == number) for own, folds in zip(rows_of(fleet), fold_of, strict=True)]
-    known = [np.zeros(len(own)) if own.noise_std is None else own.noise_std for own in rows]
-    return [own.inputs for own in rows], known
-
-
-def _judged(answers: Array, rest: Rest, ends: IntArray) -> tuple[Array, ...]:
-    """Of answers (A, T) to all hidden rows, those of each agent's own rows, by the agent that judges them."""
-    parts = np.split(answers, ends, axis=1)
-    return tuple(np.array(part[judge]) for part, judge in zip(parts, rest.judges, strict=True))

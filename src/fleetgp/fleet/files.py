@@ -1,9 +1,4 @@
-"""Fleets from files, data frames and datasets.
-
-A fleet whose data are in files: which files these are, and what is said of them.
-
-`Fleet.from_frame` and `Fleet.from_dataset`: data by name, split over the agents. They need the extra "data".
-"""
+"""The agents' rows from files, data frames and datasets: which they are, and who has which."""
 
 from __future__ import annotations
 
@@ -11,138 +6,76 @@ import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, TypedDict, get_args
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.partition import By, partition, partition_by_label
-from fleetgp.data.times import TimeUnit, are_times
+from fleetgp.data.times import are_times
 from fleetgp.data.transforms import CoordinatesName
 from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.files import check_folder
 from fleetgp.fleet.backends import BackendName, check_backend
 from fleetgp.fleet.privacy import PrivateRows
-from fleetgp.fleet.shards import AGENTS, NoiseName
+from fleetgp.fleet.shards import NoiseName
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
 from fleetgp.io.tables import Missing, ObservationTable, Wanted, observations_of
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.options import ModelOptions
 from fleetgp.progress import Listener, listening
 from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
 
-if TYPE_CHECKING:
-    from fleetgp.fleet.fleet import Fleet
+
+class ModelKeywords(TypedDict, total=False):
+    """What a `Fleet` takes, however its rows come to it."""
+
+    theta: Sequence[float] | Array | None
+    normalize: bool
+    mean: MeanName
+    coordinates: CoordinatesName
+    kernel: str | Kernel | Sequence[str | Kernel] | None
+    noise: NoiseName
+    robust: bool
+    private: PrivateRows | None
+    backend: BackendName
+    workers: int | None
+    address: str | None
 
 
-def from_frame(
-    fleet: type[Fleet],
-    /,
-    frame: Any,
-    graph: object = "path",
-    *,
-    inputs: Sequence[str],
-    target: str,
-    agent: str | None = None,
-    agents: int | None = None,
-    by: By | None = None,
-    axis: str | None = None,
-    deviation: str | None = None,
-    units: Mapping[str, str] | None = None,
-    missing: Missing = "refuse",
-    fill: Sequence[float] | None = None,
-    time_unit: TimeUnit = "days",
-    seed: int = 0,
-    **options: Any,
-) -> Fleet:
-    """A fleet from the columns of a data frame (pandas).
-
-    inputs, target: columns, or levels of the index. Inputs may be times, or dates as text: they are counted in
-        `time_unit` ("days", "hours" or "seconds") since 1970, `fleet.units` says so, and queries may have times, too.
-    agent: the column that names the agent of each row: `fleet.labels` has their names. Without it `agents` says over
-        how many to split (1), `by` and `axis` how ("stripes" along an input's name; see `partition`).
-    deviation: the column of the known standard deviations of the target.
-    units: of columns, {"sst": "°C"}, for maps and figures.
-    missing: rows with missing or infinite values are an error, or with "drop" left out: `fleet.dropped` counts them.
-    fill: values that stand for nothing, [-9999]; without it one that looks like it is an error, [] says that all are
-        real.
-    graph, seed, options: as of a `Fleet`. With noise="agents" every sigma_eps has its agent's name.
-
-    >>> import pandas as pd
-    >>> from fleetgp import Fleet
-    >>> table = pd.DataFrame({"day": pd.to_datetime(["2021-01-01", "2021-01-02", "2021-01-03"]), "t": [3.0, 4.0, None]})
-    >>> fleet = Fleet.from_frame(table.assign(boat=["Ada", "Bo", "Bo"]), inputs=["day"], target="t", agent="boat",
-    ...                          missing="drop", theta=[1.0, 1.0, 0.1])
-    >>> fleet.labels, fleet.units, fleet.dropped
-    (('Ada', 'Bo'), {'day': 'days since 1970-01-01'}, 1)
-    """
-    what = Wanted(inputs, target, agent, deviation)
-    if not isinstance(target, str):
-        raise InputError(f"target: expected the name of one column, got {shortened(target)}: for several see Outputs")
+def rows_of_frame(
+    frame: Any, what: Wanted, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
+) -> ObservationTable:
+    """The rows of a data frame (pandas), as `Fleet.from_frame` describes them."""
+    if not isinstance(what.target, str):
+        raise InputError(
+            f"target: expected the name of one column, got {shortened(what.target)}: for several see Outputs"
+        )
     what.check(missing)
     check_names("units", list(units or ()), what.all)
     table = Table(_frame_columns(frame, what.all), units=units or {})
-    reading = Reading(time_unit=time_unit)
-    data = observations_of(table, "the data frame", what, missing=missing, fill=fill, reading=reading)
-    return _made(fleet, data, what, graph, Splitting(agents, by, axis, seed), options)
+    return observations_of(table, "the data frame", what, missing=missing, fill=fill, reading=reading)
 
 
-def from_dataset(
-    fleet: type[Fleet],
-    /,
+def rows_of_dataset(
     data: Any,
-    graph: object = "path",
-    *,
-    inputs: Sequence[str] | None = None,
-    target: str | None = None,
-    agent: str | None = None,
-    agents: int | None = None,
-    by: By | None = None,
-    axis: str | None = None,
-    deviation: str | None = None,
-    date: str | None = None,
-    box: Sequence[float] | None = None,
-    stride: int | None = None,
-    at: Mapping[str, float | str] | None = None,
-    celsius: bool = False,
-    missing: Missing = "refuse",
-    fill: Sequence[float] | None = None,
-    time_unit: TimeUnit = "days",
-    seed: int = 0,
-    **options: Any,
-) -> Fleet:
-    """A fleet from an xarray DataArray, or from a variable of a Dataset: an observation for each cell with a value.
-
-    target: the variable; of a DataArray its name, and of a Dataset with one variable that one.
-    inputs: coordinates, or variables over the target's axes. Without them the coordinates of its axes with more than
-        one chosen cell, the last axis first: lon, lat, time. Times are as in `from_frame`.
-    date, box, stride: a day, west, south, east and north in degrees, and every so many-th row and column of a map.
-    at: one value of other axes, {"depth": 5, "time": "2021-01-05"}: the nearest cell, within half a cell.
-        Cells that hold nothing are no observations; `fleet.notes` tells how many, and what was chosen.
-    celsius: convert a target in kelvin to degrees Celsius. Without it the values stay as they are; `fleet.units` has
-        their unit.
-    agent, agents, by, axis, deviation, missing, fill, time_unit, seed, graph, options: as in `from_frame`.
-
-    >>> import xarray as xr
-    >>> from fleetgp import Fleet
-    >>> sst = xr.DataArray([[14.0, 15.0], [np.nan, 16.0]], {"lat": [40.0, 41.0], "lon": [1.0, 2.0]}, ("lat", "lon"),
-    ...                    name="sst", attrs={"units": "degC"})
-    >>> fleet = Fleet.from_dataset(sst, theta=[1.0, 1.0, 1.0, 0.1], normalize=True)
-    >>> fleet.inputs, fleet.shards[0][1].tolist(), fleet.units["sst"]
-    (('lon', 'lat'), [14.0, 15.0, 16.0], 'degC')
-    """
-    reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=time_unit, celsius=celsius)
+    inputs: Sequence[str] | None,
+    target: str | None,
+    agent: str | None,
+    deviation: str | None,
+    missing: Missing,
+    fill: Any,
+    reading: Reading,
+) -> tuple[ObservationTable, Wanted]:
+    """The cells of an xarray DataArray or Dataset, as `Fleet.from_dataset` describes them, and their columns."""
     data, name = _dataset(data, target)
-    chosen = _axes_of(data[name], at) if inputs is None else inputs
-    what = Wanted(chosen, name, agent, deviation)
+    what = Wanted(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
     what.check(missing)
     table = table_of(data, what.all, what.targets, reading, "the dataset")
-    found = observations_of(table, "the dataset", what, missing=missing, fill=fill, reading=reading)
-    return _made(fleet, found, what, graph, Splitting(agents, by, axis, seed), options)
+    return observations_of(table, "the dataset", what, missing=missing, fill=fill, reading=reading), what
 
 
 # ---- who has which rows -----------------------------------------------------------------------------------------
@@ -170,16 +103,6 @@ class Splitting:
             names = [str(number) for number in range(len(parts))]
         columns = [data.observations] if data.deviations is None else [data.observations, data.deviations]
         return names, [(x, *(column[rows.astype(int)] for column in columns)) for x, rows in parts]
-
-
-def _made(
-    fleet: type[Fleet], data: ObservationTable, what: Wanted, graph: object, how: Splitting, options: dict[str, Any]
-) -> Fleet:
-    names, shards = how.split(data, what.inputs)
-    if options.get("noise") == AGENTS:
-        options = {**options, "noise": names}
-    made = fleet(shards, graph, inputs=what.inputs, seed=how.seed, **options)
-    return made.call(names, what.targets[0], data.units, data.dropped, data.notes)
 
 
 def _frame_columns(frame: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -225,81 +148,6 @@ def _axes_of(field: Any, at: Mapping[str, Any] | None) -> list[str]:
 ROWS = 1 << 17
 #: Bytes of observations that may be loaded.
 MEMORY = 10**9
-
-
-def from_files(
-    fleet: type[Fleet],
-    files: str | Path | Sequence[str | Path],
-    graph: object = "path",
-    *,
-    inputs: Sequence[str],
-    target: str,
-    agent: str | None = None,
-    deviation: str | None = None,
-    missing: Missing = "refuse",
-    fill: Sequence[float] | None = None,
-    reading: Reading | None = None,
-    sample: int | None = None,
-    memory: float = MEMORY,
-    rows: int = ROWS,
-    cache: str | Path | None = None,
-    theta: Sequence[float] | Array | None = None,
-    normalize: bool = ModelOptions.normalize,
-    mean: MeanName = ModelOptions.mean,
-    coordinates: CoordinatesName = ModelOptions.coordinates,
-    kernel: str | Kernel | Sequence[str | Kernel] | None = None,
-    noise: NoiseName = None,
-    robust: bool = False,
-    private: PrivateRows | None = None,
-    seed: int = 0,
-    backend: BackendName = "in-process",
-    workers: int | None = None,
-    address: str | None = None,
-    progress: bool | Listener = False,
-) -> Fleet:
-    """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
-
-    dec-full-gp and full-gp read the files in chunks: they were read once for the fleet's box, and are read again for
-    moments, and for those on a finer grid if need be. Every other method loads all rows when it first needs them, up to
-    a limit.
-
-    files: a pattern ("data/*.parquet"), a path, or a list of them.
-    inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.data.names` has their names.
-        Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are also
-        what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
-        `reading` has celsius=True. `fleet.data.notes` has what was done.
-    deviation: the column of the known standard deviations of the target.
-    missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF and
-        Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold nothing are
-        no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
-    sample: methods that need rows get so many of each agent's, drawn at random by the seed: `last_fit.held` has how
-        many there are. dec-full-gp and full-gp still take all of them.
-    memory: bytes of observations that may be loaded, 1 GB.
-    rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for each
-        agent's moments, besides libraries and the training itself, whatever the size of the files.
-    cache: a folder for what was found out of each file. A second call reads only files that are new or have changed:
-        also where the first one ended with an error, or was interrupted.
-    graph, theta, normalize, mean, coordinates, kernel, noise, robust, private, seed, backend, workers, address: as of a
-        `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for all. With
-        "ray" its workers read the files: each is an agent's, under the same path on all machines, for dec-full-gp and
-        full-gp.
-    progress: as of `Fleet.train`, for the first pass over the files.
-    """
-    where: dict[str, Any] = {"backend": backend, "workers": workers, "address": address}
-    if backend == "ray" and (deviation is not None or noise is not None or robust):
-        raise InputError(
-            "deviation, noise and robust need rows, and a cluster knows files by sums over them: leave them out, "
-            "or compute in this process"
-        )
-    what: dict[str, Any] = {"inputs": inputs, "target": target, "agent": agent, "missing": missing, "fill": fill}
-    what |= {"reading": reading, "sample": sample, "memory": memory, "rows": rows, "cache": cache, "seed": seed}
-    what |= {"deviation": deviation}
-    shards = read_files(files, **what, **where, progress=progress)
-    model: dict[str, Any] = {"theta": theta, "normalize": normalize, "mean": mean, "coordinates": coordinates}
-    model |= {"private": private, "kernel": kernel, "robust": robust}
-    model["noise"] = shards.names if noise == AGENTS else noise
-    made = fleet(shards, graph, **model, seed=seed, inputs=inputs, **where)
-    return made.call(shards.names, target, shards.units, shards.dropped, shards.notes)
 
 
 def read_files(

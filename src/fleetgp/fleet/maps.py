@@ -1,8 +1,6 @@
-"""Grids and maps of a field, as xarray datasets.
+"""Maps of a field as xarray datasets: a grid over two inputs, the value of every other, and which cells are left out.
 
-`Fleet.map`: mean and deviations on a grid, as an xarray dataset. Needs the extra "data".
-
-The cells of a map: a grid over two inputs of a fleet, the value of every other, and which cells are left out.
+They need the extra "data".
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +19,14 @@ from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
 from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
-from fleetgp.data.transforms import Coordinates, Points, coordinate_facts, names_of
+from fleetgp.data.transforms import coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
+from fleetgp.fleet.source import Source
 from fleetgp.io.fields import named_as, nearest_cells, xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
 from fleetgp.validation import as_numbers, check_number, check_whole
-
-if TYPE_CHECKING:
-    from fleetgp.fleet.fleet import Fleet
-
 
 #: Beyond this many points a map takes days, and more memory than most machines have.
 MOST_CELLS = 10_000_000
@@ -67,58 +62,57 @@ class Grid:
 
 
 def grid_of(
-    fleet: Fleet, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
+    source: Source, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
 ) -> Grid:
     """So many points along the two inputs that have no value in `at`, over a box or over the data.
 
     box: the lowest first and second of these inputs, then the highest.
 
     >>> from fleetgp import Fleet
-    >>> fleet = Fleet([([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])], inputs=["x", "day", "y"])
-    >>> grid = grid_of(fleet, (3, 2), None, {"day": 8})
+    >>> data = [([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])]
+    >>> fleet = Fleet(data, inputs=["x", "day", "y"], theta=[1.0, 1.0, 1.0, 1.0, 0.1])
+    >>> grid = grid_of(fleet.snapshot(), (3, 2), None, {"day": 8})
     >>> grid.axes, grid.cells[1].tolist()
     ((array([0., 1., 2.]), array([1., 5.])), [0.0, 8.0, 5.0])
     """
     if at is not None and not isinstance(at, Mapping):
         raise InputError(f'at: expected the values of other inputs by name, {{"day": 5}}, got {shortened(at)}')
-    names = names_of(fleet.inputs, fleet.dimension)
-    fixed = {name: _value(name, value, names, fleet.units) for name, value in (at or {}).items()}
+    names = names_of(source.inputs, source.shards.dimension)
+    fixed = {name: _value(name, value, names, source.units) for name, value in (at or {}).items()}
     left = [d for d, name in enumerate(names) if name not in fixed]
     if len(left) != 2:
         told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
-        advice = f": give the others a value, {_example(fleet, names, left)}" if len(left) > 2 else ""
+        advice = f": give the others a value, {_example(source, names, left)}" if len(left) > 2 else ""
         raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
-    low, high = _corners(fleet, left, box)
+    low, high = _corners(source, left, box)
     first, second = check_counts(counts)
     return Grid(
         names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
     )
 
 
-def _example(fleet: Fleet, names: Sequence[str], left: Sequence[int]) -> str:
+def _example(source: Source, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
-    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], fleet.units)]
+    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], source.units)]
     d = (others or list(left))[-1]
-    low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
-    units = fleet.units.get(names[d])
+    low, high = corners(source.shards.summaries_along_arc(source.rule.longitude))
+    units = source.units.get(names[d])
     value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
     return f'at={{"{names[d]}": {quote}{value}{quote}}} (on the command line --at {names[d]}={value})'
 
 
-def _corners(fleet: Fleet, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
+def _corners(source: Source, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (
-            corner[list(left)] for corner in corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
-        )
+        low, high = (corner[list(left)] for corner in corners(source.shards.summaries_along_arc(source.rule.longitude)))
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
         for side in box:
             check_number("box", side)
         low, high = np.array(box[:2], dtype=float), np.array(box[2:], dtype=float)
-        if fleet.coordinates.longitude in left:  # from 170 to -170 is across 180 degrees
-            d = list(left).index(fleet.coordinates.longitude)
+        if source.rule.longitude in left:  # from 170 to -170 is across 180 degrees
+            d = list(left).index(source.rule.longitude)
             high[d] += 360.0 * (high[d] < low[d] <= high[d] + 360.0)
     if not (np.isfinite([low, high]).all() and (low < high).all()):
         raise InputError(f"the map's box must have a width and a height, but it runs from {low} to {high}")
@@ -160,33 +154,26 @@ def check_within(within: object, name: str = "within") -> None:
         raise InputError(f"{name} must be a number of length-scales above 0, or inf, got {shortened(within)}")
 
 
-def cells_within(fleet: Fleet, cells: Array, within: float) -> BoolArray:
+def cells_within(source: Source, cells: Array, within: float) -> BoolArray:
     """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
     from scipy.spatial import cKDTree
 
     check_within(within)
-    if not fleet.data.in_memory:
+    if not source.shards.in_memory:
         if within < np.inf:
             raise InputError(
                 "the model knows its data by their moments, not where every observation is: expected within=inf "
                 f"(--within inf), got {within:g}"
             )
         return np.ones(len(cells), dtype=bool)
-    if fleet.theta is None:
-        raise InputError("the fleet has no hyperparameters yet: train it, or give theta")
-    coordinates, kernel, dimension = _coordinates(fleet), fleet.kernel, fleet.dimension
-    places = coordinates.places(np.concatenate([own.inputs for own in fleet.data]))
-    theta = fleet.theta / np.exp(coordinates.shift(kernel.units(dimension)))
+    coordinates, kernel, dimension = source.coordinates, source.kernel, source.shards.dimension
+    if coordinates is None:  # they would be agreed on
+        coordinates = agree_on_coordinates(Alone(), source.shards, source.rule)
+    places = coordinates.places(np.concatenate([own.inputs for own in source.shards]))
+    theta = source.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
-
-
-def _coordinates(fleet: Fleet) -> Coordinates:
-    """Those of its training, or as they would be agreed on."""
-    if fleet.last_fit is not None:
-        return fleet.last_fit.coordinates
-    return agree_on_coordinates(Alone(), fleet.data, fleet.coordinates)
 
 
 def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
@@ -246,73 +233,21 @@ def _nearest(name: str, have: Array, wanted: Array) -> IntArray:
     return found
 
 
-def points_of(fleet: Fleet, values: Array) -> Points:
-    """Cells with the names of the fleet's inputs."""
-    return Points(values, names_of(fleet.inputs, fleet.dimension), fleet.units, fleet.target)
-
-
 #: What the variable "cell_status" of a map says of a cell.
 KNOWN, PRIOR, LEFT_OUT, MASKED = 0, 1, 2, 3
 MEANINGS = "known no_better_than_the_prior left_out masked"
 CELL_STATUS, N_AGENTS = "cell_status", "n_agents"
 
 
-def map_(
-    fleet: Fleet,
-    grid: Sequence[int] = (200, 200),
-    *,
-    box: Sequence[float] | None = None,
-    at: Mapping[str, Any] | None = None,
-    within: float = 0.5,
-    mask: Mask = None,
-    method: str | None = None,
-    **options: Any,
-) -> Any:
-    """Mean and deviations on a grid over two inputs: an xarray Dataset with coordinates and units.
-
-    Its variables are called after the target: sst (the mean), sst_std (the standard deviation of f), sst_std_observed
-    (that of an observation); n_agents (how many took part) and cell_status (what the data say of a cell: 0 known, 1 no
-    better than the prior, 2 left out, 3 masked). Cells that are left out or masked are NaN.
-
-    grid: how many points along the two inputs.
-    box: the lowest first and second input, then the highest; without it where the data are.
-    at: a value for each other input, {"day": 5}; a date where an input is a time.
-    within: cells farther than so many length-scales from all observations are left out; inf takes all of them.
-    mask: where the map shall be: a function of points (T, D), an array over the second and the first input, or a
-        DataArray over both, whose nearest cell counts. 0, False and NaN leave a cell out, as does what is outside.
-    method, options: as of `predict`.
-
-    >>> from fleetgp import Fleet, partition, synthetic_field
-    >>> field = synthetic_field(120, seed=1)
-    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> sea = fleet.map((5, 4), mask=lambda points: points[:, 0] > 0.6)
-    >>> dict(sea["y"].sizes), int((sea["cell_status"] == 3).sum())
-    ({'x2': 4, 'x1': 5}, 8)
-    """
-    found = grid_of(fleet, grid, box, at)
-    check_names(found, fleet.target)
-    cells = found.cells
-    chosen, status = chosen_cells(fleet, found, within, mask)
-    answer = fleet.predict(cells[chosen], method, **options)
-    columns = {
-        "mean": answer.mean,
-        "std": answer.std,
-        "std_observed": answer.std_observed,
-        N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
-    }
-    facts = {"method": answer.method, "status": answer.status, "asked_agent": fleet.labels[answer.asked]}
-    return map_dataset(fleet, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
-
-
-def chosen_cells(fleet: Fleet, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
+def chosen_cells(source: Source, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
     """(T,) the cells that are predicted, and what the status says of the others."""
     masked = ~cells_in_mask(grid, mask)
-    near = cells_within(fleet, grid.cells, within)
+    near = cells_within(source, grid.cells, within)
     status = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
         outside = describe_extrapolation(
-            grid.cells, np.ones_like(near), fleet.data, grid.names, fleet.units, fleet.coordinates, what
+            grid.cells, np.ones_like(near), source.shards, grid.names, source.units, source.rule, what
         )
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
@@ -347,7 +282,7 @@ def check_names(grid: Grid, target: str) -> None:
 
 
 def map_dataset(
-    fleet: Fleet,
+    source: Source,
     grid: Grid,
     columns: Mapping[str, Any],
     status: Array,
@@ -357,8 +292,8 @@ def map_dataset(
 ) -> Any:
     """The map. columns: the answer at the chosen cells.  status: (T,).  units: of the target, if not the fleet's."""
     x, y = (identifier(grid.names[d]) for d in grid.along)
-    target, points = fleet.target, points_of(fleet, grid.cells)
-    unit = units or fleet.units.get(target, "")
+    target, points = source.target, source.points(grid.cells)
+    unit = units or source.units.get(target, "")
     of_target = {"units": unit} if unit else {}
     told = {
         "mean": {"long_name": f"predicted mean of {target}", **of_target},
@@ -390,10 +325,11 @@ def map_dataset(
             shown_axis(points, along[name], name)
             if name in along
             else shown_axis(points, np.array([grid.fixed[name]]), name)[0],
-            coordinate_facts(name, fleet.units),
+            coordinate_facts(name, source.units),
         )
         for name in reversed(grid.names)
     }
-    agents = "1 agent" if fleet.agents == 1 else f"{fleet.agents} agents"
+    count = len(source.shards)
+    agents = "1 agent" if count == 1 else f"{count} agents"
     title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "source": "FleetGP"}
     return xarray().Dataset(variables, coords=coordinates, attrs={**title, **facts})

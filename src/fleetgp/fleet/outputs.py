@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self, Unpack
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.transforms import CoordinateRule, CoordinatesName, coordinate_rule
+from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule
+from fleetgp.declarations import given_in
 from fleetgp.engines.base import retold
 from fleetgp.errors import InputError, WorkerLostError, shortened
-from fleetgp.fleet.backends import BackendName, Closing, chosen_backend
+from fleetgp.fleet.backends import BackendName, chosen_backend
 from fleetgp.fleet.fleet import Fleet
-from fleetgp.fleet.learning import keep_unfinished, options_of
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
+from fleetgp.fleet.queries import AgentName
 from fleetgp.fleet.shards import NoiseName, check_shards, parted, places_of
+from fleetgp.fleet.training import training_options
 from fleetgp.graph import as_topology
-from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
-from fleetgp.options import KERNEL, ModelOptions
+from fleetgp.options import KERNEL, ModelOptions, PredictKeywords, TrainKeywords
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, training_method
-from fleetgp.training.constraints import Ends, MedianAndFactor
 from fleetgp.training.multi_output import Sharing, refuse_moments
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
 from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
-class Outputs(Closing):
+class Outputs:
     """Independent outputs with the same kernel, each with a sigma_f (of every term) and a noise of its own.
 
     shards: a list of (X_i, Y_i), one per agent, with a column of Y_i for each target; NaN where a target was not
@@ -53,6 +53,7 @@ class Outputs(Closing):
     (True, ('l_1', 'l_2', 't.sigma_f', 't.sigma_eps', 's.sigma_f', 's.sigma_eps'))
     >>> sea.predict([[0.5, 0.5]])["s"].mean.round().tolist()
     [35.0]
+    >>> sea.close()  # which ends the workers of a cluster
     """
 
     def __init__(
@@ -80,14 +81,13 @@ class Outputs(Closing):
         every = InMemory(Observations.joined(own) for own in zip(*by_target.values(), strict=True))
         rule = coordinate_rule(coordinates, names)
         self.graph = as_topology(graph, len(every), seed=seed, places=places_of(every, rule))
+        self._backend = chosen_backend(backend, every, self.graph, workers, address)
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
-        model |= {"seed": seed, "inputs": names, "private": private, "noise": noise, "robust": robust}
+        model |= {"seed": seed, "inputs": names, "private": private, "backend": self._backend}
+        model |= {"noise": noise, "robust": robust}
         self.fleets = {
             target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
         }
-        super().__init__(chosen_backend(backend, every, self.graph, workers, address))
-        for fleet in self.fleets.values():
-            fleet.hosted_by(self)
 
     # ---- what they have in common -------------------------------------------------------------------------------
 
@@ -96,53 +96,14 @@ class Outputs(Closing):
         """The names of the outputs."""
         return tuple(self.fleets)
 
-    def observed(self) -> list[tuple[str, Dataset]]:
-        """What is observed, by name, and the agents' rows of it."""
-        return [(target, fleet.data) for target, fleet in self.fleets.items()]
-
     @property
     def _first(self) -> Fleet:
         return next(iter(self.fleets.values()))
 
     @property
-    def data(self) -> Dataset:
-        """The data of the first output."""
-        return self._first.data
-
-    @property
-    def dimension(self) -> int:
-        """D, how many inputs there are."""
-        return self._first.dimension
-
-    @property
-    def kernels(self) -> Kernels:
-        """The one kernel of all outputs, as a choice of one."""
-        return self._first.kernels
-
-    @property
-    def seed(self) -> int:
-        """That of all outputs."""
-        return self._first.seed
-
-    @property
-    def normalize(self) -> bool:
-        """Whether each output is centred and scaled."""
-        return self._first.normalize
-
-    @property
-    def mean(self) -> MeanName:
-        """The kind of mean function that each output has."""
-        return self._first.mean
-
-    @property
-    def coordinates(self) -> CoordinateRule:
-        """Of the inputs."""
-        return self._first.coordinates
-
-    @property
     def sharing(self) -> Sharing:
         """Which hyperparameters are shared, and which are an output's own."""
-        return Sharing.of(self._first.kernel, self.dimension, len(self.fleets))
+        return Sharing.of(self._first.kernel, self._first.dimension, len(self.fleets))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -152,36 +113,31 @@ class Outputs(Closing):
     # ---- training and prediction --------------------------------------------------------------------------------
 
     def train(
-        self,
-        method: str = "dec-fact-gp",
-        *,
-        theta0: Sequence[float] | Array | None = None,
-        bounds: Mapping[str, Ends] | None = None,
-        priors: Mapping[str, MedianAndFactor] | None = None,
-        fixed: Mapping[str, float] | None = None,
-        seed: int | None = None,
-        progress: bool | Listener = False,
-        **options: Any,
+        self, method: str = "dec-fact-gp", *, progress: bool | Listener = False, **options: Unpack[TrainKeywords]
     ) -> dict[str, Fit]:
         """Agree on the hyperparameters of all outputs; a result for each, which its fleet takes over.
 
-        theta0, bounds, priors, fixed: of `names`. "signal" and "noise" stand for those of all outputs.
-        options: the others of `Fleet.train`. dec-full-gp trains one output at a time, and is refused.
+        options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal" and "noise" stand
+            for those of all outputs. dec-full-gp trains one output at a time, and is refused.
 
         The ledger, the jitter and the likelihoods of the starts are those of all outputs together; a prior on what they
         share is in the penalty of each, and counts once.
         """
-        row = training_method(method)
+        row, first = training_method(method), self._first
         refuse_moments(row)
-        refuse_private(row, self._first.private, rows=min(self.data.counts))
-        chosen = options_of(self, row, theta0, seed, bounds, priors, fixed, **options)
-        data = [fleet.data for fleet in self.fleets.values()]
+        refuse_private(row, first.private, rows=min(first.data.counts))
+        data = {target: fleet.data for target, fleet in self.fleets.items()}
+        model: dict[str, Any] = {name: getattr(first, name) for name in ("seed", "normalize", "mean", "coordinates")}
+        given = given_in(options, TrainKeywords, "train")
+        chosen = training_options(row, given, model, data, first.kernels, self.names)
         with listening(progress) as listener:
             heard = TrainingProgress(method, chosen, listener)
             try:
                 heard.begun()
-                with retold(names=self._first.names):
-                    found = self._backend.train_together(row, data, self.graph, self._first.kernel, chosen, heard)
+                with retold(names=first.names):
+                    found = self._backend.train_together(
+                        row, list(data.values()), self.graph, first.kernel, chosen, heard
+                    )
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
                 interrupt.add_note(self._keep(heard.furthest))
                 raise
@@ -191,9 +147,28 @@ class Outputs(Closing):
             warn_of_end(fit, chosen, fit.names, f"{target}: ")
         return fits
 
-    def predict(self, queries: Any, method: str | None = None, **options: Any) -> dict[str, Prediction]:
-        """Every output at the queries. options: those of `Fleet.predict`."""
-        return {target: fleet.predict(queries, method, **options) for target, fleet in self.fleets.items()}
+    def predict(
+        self,
+        queries: Any,
+        method: str | None = None,
+        *,
+        observed: bool = False,
+        agent: AgentName | None = None,
+        **options: Unpack[PredictKeywords],
+    ) -> dict[str, Prediction]:
+        """Every output at the queries. observed, agent, options: those of `Fleet.predict`."""
+        how: dict[str, Any] = {"observed": observed, "agent": agent, **options}
+        return {target: fleet.predict(queries, method, **how) for target, fleet in self.fleets.items()}
+
+    def close(self) -> None:
+        """End the workers of a cluster; the next training or prediction starts others."""
+        self._backend.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _keep(self, furthest: Progress | None) -> str:
         """What becomes of an interrupted training."""
@@ -202,7 +177,7 @@ class Outputs(Closing):
             own = furthest
             if furthest is not None and furthest.thetas is not None:
                 own = replace(furthest, thetas=furthest.thetas[:, self.sharing.places(k)])
-            told = keep_unfinished(fleet, own)
+            told = fleet.keep_unfinished(own)
         return told
 
     def __repr__(self) -> str:

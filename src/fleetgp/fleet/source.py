@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,16 +12,10 @@ from fleetgp.consensus.agreements import MeanName, Scaling
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.transforms import AS_GIVEN, CoordinateRule, Coordinates, Points, names_of
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import InputError
 from fleetgp.fleet.privacy import PrivateRows
-from fleetgp.fleet.shards import check_theta_of
 from fleetgp.graph import Topology
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.training import Fit, training_method
-
-if TYPE_CHECKING:
-    from fleetgp.fleet.fleet import Fleet
-
+from fleetgp.training import Fit
 
 NONE: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -70,6 +63,11 @@ class Source:
         new = [now - before for now, before in zip(self.rows, self.trained, strict=False) if now > before]
         return min([*self.rows, *(new if self.moments is not None else [])])
 
+    @property
+    def mean_theta(self) -> Array:
+        """(P,) the one theta, or the geometric mean of the agents' estimates."""
+        return self.theta if self.theta.ndim == 1 else np.asarray(np.exp(np.log(self.theta).mean(axis=0)))
+
     def points(self, values: Array) -> Points:
         """Queries (T, D) with the names of the inputs."""
         return Points(values, names_of(self.inputs, values.shape[1]), self.units, self.target)
@@ -110,46 +108,3 @@ def held_by(shards: Dataset, fit: Fit | None) -> IntArray:
     if fit is None or not len(fit.held) or not shards.in_memory:
         return NONE
     return np.asarray(fit.held + np.array(shards.counts) - fit.drawn)
-
-
-def source_of(fleet: Fleet, theta: Sequence[float] | Array | None, trained: Dataset | None) -> Source:
-    """What predictions are from: with the theta that was given, or that of the fleet. trained: its fit is of these."""
-    fit = fleet.last_fit
-    if theta is not None:
-        model = check_theta_of(fleet.data, theta, fleet.names)
-    elif fleet.theta is None:
-        why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
-        raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
-    elif fit is None or fit.status == "diverged" or not np.array_equal(fleet.theta, fit.theta):
-        model = check_theta_of(fleet.data, fleet.theta, fleet.names)  # as it was set
-    else:
-        model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
-    agreed = fleet.normalize or fleet.mean != "zero"
-    scaling = fit.scaling if fit is not None else None if agreed else Scaling()
-    coordinates = fit.coordinates if fit is not None else None if fleet.coordinates.name != "as-given" else AS_GIVEN
-    data = fleet.data
-    known = fit if fit is not None and trained is not None and data.added_since(trained) is not None else None
-    moments = None if known is None else known.moments
-    central = fit is not None and not training_method(fit.method).decentralized
-    return Source(
-        data,
-        fleet.inputs,
-        fleet.graph,
-        fleet.kernel,
-        model,
-        scaling,
-        fleet.seed,
-        tuple(data.counts),
-        moments,
-        () if trained is None else tuple(trained.counts),
-        fleet.mean,
-        fleet.normalize,
-        coordinates,
-        fleet.coordinates,
-        central,
-        held_by(data, fit),
-        fleet.units,
-        fleet.target,
-        fleet.labels,
-        fleet.private,
-    )

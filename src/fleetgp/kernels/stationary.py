@@ -80,9 +80,14 @@ class Kernel(abc.ABC):
     noise_model: NoiseModel = SAME
 
     @property
+    def has_basis(self) -> bool:
+        """Whether the covariance is a short sum over smooth functions on a box, see `engines.basis`."""
+        return False
+
+    @property
     def has_moments(self) -> bool:
         """Whether data with this covariance and this noise are known by their moments."""
-        return False
+        return self.has_basis and not self.noise_model.differs
 
     @property
     def noise_count(self) -> int:
@@ -272,8 +277,8 @@ class SquaredExponential(Stationary):
     decreasing = True
 
     @property
-    def has_moments(self) -> bool:
-        return not self.noise_model.differs
+    def has_basis(self) -> bool:
+        return True
 
     def profile_and_slope(self, s: Array, exp: Exponential = np.exp) -> tuple[Array, Array]:
         value = exp(-s)

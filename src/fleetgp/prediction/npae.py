@@ -74,7 +74,7 @@ class Npae(PredictionMethod):
 
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
         """Inputs but where vectors on the box of all data will do, which needs the squared exponential."""
-        vectors = kernel is not None and kernel.has_moments and engine != "dense"
+        vectors = kernel is not None and kernel.has_basis and engine != "dense"
         found = ["statistics", "predictions", *([] if vectors else ["inputs"])]
         found += ["participants"] if self.nearest else []
         return (*found, *(["stopping"] if consensus == "average" and self.decentralized else []))
@@ -111,9 +111,10 @@ class Npae(PredictionMethod):
         previous: PreviousState | None = None,
     ) -> SharedState:
         """The basis on the box of all data, where vectors in it will do; found again whenever there are more rows."""
-        if options.engine == "dense" or not conditioned.kernel.has_moments:
+        if options.engine == "dense" or not conditioned.kernel.has_basis:
             return SharedState()
-        h = Hyperparameters.from_theta(conditioned.thetas[0])  # where it matters, all agents have the same
+        # Where it matters, all agents have the same; of noises that differ one will do, since the basis has none.
+        h = Hyperparameters.from_theta(conditioned.thetas[0, : conditioned.shards.dimension + 2])
         inputs = [own.inputs for own in conditioned.shards]
         with network.phase("box"):
             return SharedState(basis=common_basis(inputs, h, of_fleet(network, central=not self.decentralized)))

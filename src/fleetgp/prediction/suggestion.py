@@ -13,7 +13,9 @@ anyone, and is at least 1 - 1/e of the best choice, but for a small constant, if
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.transforms import Points
 from fleetgp.errors import InputError, check_name, listed, shortened
 from fleetgp.network import Ledger
-from fleetgp.prediction.results import answer_frame
+from fleetgp.prediction.results import Joint, answer_frame
 from fleetgp.validation import check_whole
 
 CRITERIA = ("variance", "mutual-information")
@@ -89,8 +91,62 @@ class Suggestion:
         return f"Suggestion({len(self.places)} places by {self.criterion}, {self.method})"
 
 
+def candidate_lists(candidates: Any, agent: int | None, agents: int) -> list[Any]:
+    """Each agent's own candidates, or one list for all that there are; or one clear error."""
+    apart = isinstance(candidates, list | tuple) and bool(candidates) and all(np.ndim(one) == 2 for one in candidates)
+    if not apart:
+        return [candidates]
+    if agent is not None:
+        raise InputError(f"agent {agent}: expected its candidates as one array (C, D), got a list of {len(candidates)}")
+    if len(candidates) != agents:
+        raise InputError(f"candidates: expected an array for each of the {agents} agents, got {len(candidates)}")
+    return list(candidates)
+
+
 def check_criterion(criterion: object) -> None:
     check_name("criterion", criterion, CRITERIA)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Places where agents may go: one list for all, or one for each agent.
+
+    places: (C, D) without copies, in the order in which they come first.  which: of every candidate, its place.
+    ends: (L + 1,) where each list begins and ends.  agent: for whom; None: for all of so many.
+    """
+
+    places: Array
+    which: IntArray
+    ends: IntArray
+    agent: int | None
+    agents: int
+
+    @classmethod
+    def of(cls, lists: Sequence[Array], agent: int | None, agents: int) -> Candidates:
+        """lists: (C_k, D) each."""
+        every = np.concatenate(lists)
+        _, start, which = np.unique(every, axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(start, kind="stable")
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        ends = np.cumsum([0, *map(len, lists)])
+        return cls(every[start[order]], rank[which.ravel()], ends, agent, agents)
+
+    def chosen(self, joint: Joint, criterion: str, n: int) -> tuple[Array, IntArray, IntArray, Array]:
+        """The places, which candidates of their agents they are, the agents and the gains, in the order of choice.
+
+        joint: of f at the places.
+        """
+        lists = [self.which[start:end] for start, end in pairwise(self.ends)]
+        allowed = np.zeros((len(lists), len(self.places)), dtype=bool)
+        for own, row in zip(lists, allowed, strict=True):
+            row[own] = True
+        whose_list = [0] * self.agents if self.agent is None and len(lists) == 1 else list(range(len(lists)))
+        chosen, whose, gains = assigned(Gains(joint.covariance, joint.noise, criterion), allowed[whose_list], n)
+        # Of copies, an agent's first.
+        indices = [int(np.argmax(lists[whose_list[k]] == c)) for c, k in zip(chosen, whose, strict=True)]
+        agents = whose if self.agent is None else np.full(len(whose), self.agent)
+        return self.places[chosen], np.array(indices), agents, gains
 
 
 class Gains:

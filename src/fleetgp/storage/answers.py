@@ -225,7 +225,7 @@ def save_map(
     columns |= {N_AGENTS: answers.participants}
     facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
     known = on_all_cells(status, chosen, answers.uninformed)
-    data = map_dataset(model.fleet, grid, columns, known, chosen, facts, units)
+    data = map_dataset(model.fleet.snapshot(), grid, columns, known, chosen, facts, units)
     picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
     figure = _draw(grid, data, model, answers)
     with whole(picture) as partial_picture:

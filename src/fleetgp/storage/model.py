@@ -71,14 +71,14 @@ class Model:
                 f"got {', '.join(self.inputs)}: name them in the fleet's order"
             )
         self.fleet.inputs = tuple(self.inputs)
-        self.fleet.call(self.agents, self.target, self.fleet.units)
+        self.fleet.set_metadata(self.agents, self.target, self.fleet.units)
 
     @classmethod
     def of(cls, fleet: Fleet) -> Model:
         """A fleet under the names that it has from its data; one error where it has none.
 
         >>> fleet = Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1], inputs=["lon"])
-        >>> Model.of(fleet.call(["ada"], "sst", {})).agents
+        >>> Model.of(fleet.set_metadata(["ada"], "sst", {})).agents
         ('ada',)
         """
         if not fleet.has_names or fleet.inputs is None:

@@ -16,7 +16,6 @@ from typing import Any
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.predicting import earlier_moments
 from fleetgp.graph import Topology
 from fleetgp.storage.model import Model
 from fleetgp.storage.sections import (
@@ -174,7 +173,7 @@ def _write(model: Model, folder: Path) -> None:
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
         kept = save_moments(folder, fleet.moments, fleet.data.summaries)
         facts["beside" if by_rows else "moments"] = kept
-    elif by_rows and (earlier := earlier_moments(fleet)) is not None:  # rows came since: they are added again
+    elif by_rows and (earlier := fleet.earlier_moments) is not None:  # rows came since: they are added again
         kept = save_moments(folder, earlier[0], fleet.data.summaries)
         facts["earlier"] = kept | {"rows": list(earlier[1])}
     if fit is not None:

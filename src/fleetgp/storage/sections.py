@@ -29,7 +29,6 @@ from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, fits, response_sizes
 from fleetgp.errors import InputError
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.answering import current_calibration
 from fleetgp.model.observations import Summary
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibration import Knot
@@ -225,7 +224,7 @@ def _numbers(values: Sequence[Any], what: str, dimension: int) -> tuple[float, .
 
 def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
     """That of the fleet at its theta; None if there is none."""
-    found = current_calibration(fleet, None)
+    found = fleet.calibration
     if found is None:
         return None
     sent = {} if found.ledger is None else found.ledger.by_kind()

@@ -1,80 +1,19 @@
-"""What people call the parts of a fleet: its agents, its target, and the units of what is measured."""
+"""Agents and queries as a caller gives them: names for numbers, times, and the cells of a dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from fleetgp.data.dataset import Dataset
 from fleetgp.data.times import are_dates_as_text, are_times, numbers_of_times, time_unit_of
 from fleetgp.errors import InputError, listed, shortened
-from fleetgp.validation import as_names, column_names
+from fleetgp.validation import column_names
 
 #: An agent, by its number or, where the data have names for them, by its name.
 AgentName = int | str
-
-
-class Named:
-    """target: the name of what is observed.  units: of inputs and target, by name, where they are known.
-
-    dropped: rows of a file, data frame or dataset that could not be used.  notes: what else was done to its values.
-
-    An input with the units "days since 1970-01-01" (or hours, or seconds) is a time: data frames may have it as times.
-    """
-
-    target: str = "y"
-    units: Mapping[str, str]
-    dropped: int = 0
-    notes: tuple[str, ...] = ()
-    data: Dataset
-    _labels: tuple[str, ...] = ()
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The agents' names: as the data have them, or their numbers."""
-        if self._labels:
-            return self._labels
-        return self.data.names or tuple(str(agent) for agent in range(len(self.data)))
-
-    @property
-    def has_names(self) -> bool:
-        """Whether the data gave names to agents and target."""
-        return bool(self._labels)
-
-    def call(
-        self,
-        labels: Sequence[str],
-        target: str,
-        units: Mapping[str, str],
-        dropped: int | None = None,
-        notes: tuple[str, ...] | None = None,
-    ) -> Self:
-        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself.
-
-        labels: of the agents.  target, units: of what is observed, and of inputs and target by name.
-
-        >>> from fleetgp import Fleet
-        >>> fleet = Fleet([([[0.0], [1.0]], [15.0, 16.0])], theta=[1.0, 10.0, 0.1])
-        >>> fleet.call(["Ada"], "sst", {"sst": "degC"}).labels, fleet.target, fleet.units
-        (('Ada',), 'sst', {'sst': 'degC'})
-        """
-        named = as_names(labels, "labels")
-        if len(named) != len(self.data):
-            raise InputError(f"labels: expected a name for each of the {len(self.data)} agents, got {len(named)}")
-        if not isinstance(target, str):
-            raise InputError(f"target: expected a name, got {shortened(target)}")
-        if not isinstance(units, Mapping):
-            raise InputError(f'units: expected units by name, {{"sst": "degC"}}, got {shortened(units)}')
-        self._labels, self.target = named, target
-        if (fit := getattr(self, "last_fit", None)) is not None:
-            fit.ledger.labels = named
-        self.units = {name: unit for name, unit in units.items() if unit}
-        self.dropped = self.dropped if dropped is None else dropped
-        self.notes = self.notes if notes is None else notes
-        return self
 
 
 def check_agent(agent: object, labels: Sequence[str] | int) -> int:
