@@ -377,7 +377,6 @@ class Links:
         self._declare(own, neighbour)
 
     def close(self) -> None:
-        """Leave the fleet; safe to call twice."""
         import zenoh
 
         if self._door is not None:
