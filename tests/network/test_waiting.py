@@ -42,9 +42,9 @@ class Neighbourhood:
             links, Graph.path(3), [agent], epoch=HERE, timeout=TIMEOUT, waiting_of=lambda j: self.words(j, self.now)
         )
 
-    def get(self, seconds: float) -> Arrived | None:
+    def get(self, timeout: float) -> Arrived | None:
         """In the place of the mail."""
-        until = self.now + max(0.0, seconds)
+        until = self.now + timeout
         if self.frames and self.frames[0][0] <= until:
             self.now, frame = max(self.now, self.frames[0][0]), self.frames.pop(0)[1]
             return Arrived((frame.sender, frame.receiver), frame, 1)

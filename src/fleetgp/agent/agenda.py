@@ -341,7 +341,6 @@ def item_of(record: NDArray[Any], rows: Array, queries: Array, widths: Widths, b
 
 
 def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
-    """An item with the hyperparameters that belong to it."""
     trained, estimates = item.trained, rows if rows.size else NOTHING
     if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, widths.parameters)):
         raise ValueError(
@@ -423,7 +422,6 @@ class Tasks:
 
     @property
     def names(self) -> list[str]:
-        """Of the members."""
         return [self.node.description.names[member] for member in self.view.members]
 
 

@@ -103,7 +103,6 @@ class Agent:
             self.node.close()
 
     def ask(self, pending: PendingQuestion) -> None:
-        """Take up a question."""
         self.requests.ask(pending)
         self.node.wake()
 

@@ -216,7 +216,6 @@ class FleetPart(_Part):
 
     @property
     def noise_model(self) -> NoiseModel:
-        """How the noise of observations differs."""
         names = tuple(agent.name for agent in self.agent) if self.noise else ()
         return NoiseModel(known=self.deviation is not None, robust=self.robust, groups=names)
 
@@ -365,12 +364,10 @@ class Description:
         return self.folder / self.agents[agent].data
 
     def starts(self) -> Array | None:
-        """theta0 of the file, (S, P) in logarithms, or None."""
         theta0 = self.training.theta0
         return None if theta0 is None else np.log(np.atleast_2d(np.array(theta0, dtype=float)))
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
-        """The file's options, for whichever method trains."""
         apart = {"method", "theta0", *KNOWN, "calibrate", "retrain_on_membership_change", "again_after"}
         given = self.training.model_dump(exclude=apart)
         known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))

@@ -170,7 +170,6 @@ class Membership:
 
     @property
     def agreed(self) -> bool:
-        """Whether all members of the view are ready for it."""
         return all(self._records[member].view == self.view.id for member in self.view.members)
 
     @property
@@ -213,7 +212,6 @@ class Membership:
 
 
 def _hash(text: str, size: int) -> int:
-    """A number of this many bytes; never 0."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size]) or 1
 
 

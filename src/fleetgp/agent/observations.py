@@ -270,7 +270,6 @@ class Recorder:
             self._jobs.put_nowait(None)
 
     def work(self) -> None:
-        """The work of its thread, until it is closed."""
         while (job := self._jobs.get()) is not None and not self._closing.is_set():
             rows, request, reply = job
             answer = self._record(rows, request)

@@ -90,7 +90,6 @@ class Neighbourhood:
 
     @property
     def up(self) -> list[int]:
-        """Those one can work with."""
         return [j for j, neighbour in self._neighbours.items() if neighbour.up]
 
     # ---- what happens ---------------------------------------------------------------------------------------
@@ -153,7 +152,6 @@ class Neighbourhood:
         return hello.epoch, hello.round, hello.waiting
 
     def begun(self, epoch: int) -> bool:
-        """Whether a neighbour works in an epoch."""
         return any(neighbour.hello.epoch == epoch for neighbour in self._neighbours.values())
 
     def disagreement(self, theta: Sequence[float]) -> float | None:
@@ -203,7 +201,6 @@ class Presence:
     # ---- views ----------------------------------------------------------------------------------------------
 
     def declare(self) -> None:
-        """Be ready for the view as it is."""
         if self.membership.declare(self.membership.view.id):
             self._spread()
 

@@ -101,7 +101,6 @@ class Mailbox:
         self._arrived.put(data)
 
     def wake(self) -> None:
-        """Let whoever waits call `waiting` once more."""
         self._arrived.put(None)
 
     def take(
@@ -177,7 +176,6 @@ class Everyone:
         return {kind: prices_of(shapes) for kind, shapes in self._shapes.items()}
 
     def content_for(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
-        """What goes to another group."""
         words: list[tuple[str, NDArray[Any]]] = []
         for kind, values in self._items.items():
             words.append(("participants", self._own_shapes[kind].ravel().astype(np.uint32)))
@@ -248,7 +246,6 @@ class GroupedNetwork(Network):
         """
 
     def _from_mailbox(self, mailbox: Mailbox, groups: Sequence[int], number: int, timeout: float) -> dict[int, Frame]:
-        """For networks whose packets come into a mailbox."""
 
         def waiting(groups: frozenset[int]) -> None:
             self.wait_for(self._near(groups))

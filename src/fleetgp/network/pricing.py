@@ -109,7 +109,6 @@ class Pricing:
             self.headers(others)
 
     def _rows(self, task: Reducing, edges: IntArray, row: tuple[int, ...]) -> None:
-        """Rows of a shape, in pieces, over each edge."""
         for piece in task.pieces(row):
             scalars = (piece.stop - piece.start) * math.prod(row)
             self.ledger.record(self.phase, task.kind, edges, scalars, part_bytes(len(row) + 1, scalars))

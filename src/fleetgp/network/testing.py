@@ -166,7 +166,6 @@ def check_network(run: Run, topology: Topology) -> None:
 
 
 def _values(network: Network, *shape: int) -> Array:
-    """Each agent's own numbers, seeded by its id: the same in every hosting."""
     return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in network.hosted])
 
 

@@ -129,7 +129,6 @@ class RayNetwork(GroupedNetwork):
         self.clock: HostClock = HostClock()
 
     def receive(self, packet: bytes) -> None:
-        """From another host; from any thread."""
         self._mailbox.put(packet)
 
     def send(self, group: int, frame: Frame) -> None:
@@ -267,7 +266,6 @@ class Host:
         self._current = Current(place.epoch, network, post, Reports(place.taken), held, list(place.lives))
 
     def _at(self, epoch: int) -> Current | None:
-        """The task, if it is this one."""
         current = self._current
         return current if current is not None and current.epoch == epoch else None
 

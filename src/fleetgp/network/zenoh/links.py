@@ -56,24 +56,8 @@ class Arrived(NamedTuple):
     size: int
 
 
-class Mail:
-    """One epoch's frames, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Arrived | None] = queue.SimpleQueue()
-
-    def put(self, arrived: Arrived) -> None:
-        self._queue.put(arrived)
-
-    def get(self, seconds: float) -> Arrived | None:
-        """The next frame; None if none came in time, or somebody called `wake`."""
-        try:
-            return self._queue.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            return None
-
-    def wake(self) -> None:
-        self._queue.put(None)
+#: One epoch's frames, in the order in which they came; None wakes whoever waits for one.
+Mail = queue.SimpleQueue[Arrived | None]
 
 
 class Arrivals:
@@ -90,7 +74,8 @@ class Arrivals:
     def claim(self, epoch: int) -> Mail:
         """An epoch begins here: its frames, those that came early and all that will come."""
         with self._lock:
-            mail = self._claimed[epoch] = Mail()
+            mail: Mail = queue.SimpleQueue()
+            self._claimed[epoch] = mail
             for key in [key for key in self._early if key[0] == epoch]:
                 for arrived in self._early.pop(key):
                     mail.put(arrived)
@@ -392,7 +377,6 @@ class Links:
         self._declare(own, neighbour)
 
     def close(self) -> None:
-        """Leave the fleet; safe to call twice."""
         import zenoh
 
         if self._door is not None:

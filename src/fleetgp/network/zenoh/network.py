@@ -7,8 +7,10 @@ other, they send again.
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from fleetgp.errors import Cancelled, NeighbourLostError
@@ -102,7 +104,9 @@ class ZenohNetwork(FrameNetwork):
         deadlines = dict.fromkeys((self._members[sender] for sender, _ in missing), began + self.timeout)
         while missing:
             self.waiting_for = frozenset(self._members[sender] for sender, _ in missing)
-            arrived = self._mail.get(again - time.monotonic())
+            arrived = None
+            with suppress(queue.Empty):
+                arrived = self._mail.get(timeout=max(0.0, again - time.monotonic()))
             self._check_open()
             now = time.monotonic()
             if now >= again:
@@ -147,7 +151,7 @@ class ZenohNetwork(FrameNetwork):
         return False
 
     def wake(self) -> None:
-        self._mail.wake()
+        self._mail.put(None)
 
     def close(self) -> None:
         """Leave the epoch: its frames come late from now on, and the last ones sent are kept in case one was lost."""
