@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.arrays import Array
-from fleetgp.data.suspicions import FILLS, fill_value, is_any_of
+from fleetgp.data.suspicions import FILLS, Tally, is_any_of
 from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.io.tables import read_observations
 
@@ -93,7 +93,7 @@ def test_a_fill_value_of_modest_size_is_found_in_the_target(
     low: float, high: float, gap: float, count: int, tmp_path: Path
 ) -> None:
     values = with_gaps(low, high, gap, count)
-    assert fill_value(values, repeated=True) == (gap, count)
+    assert Tally.of(values[:, None]).fill_value(0, repeated=True) == (gap, count)
     places = np.random.default_rng(2).random(160)
     np.savez(tmp_path / "t.npz", x=places, t=values)
     with pytest.raises(InputError, match=rf"column 't' has the value {gap:g} {count} times, far from all others"):
@@ -112,7 +112,7 @@ def test_a_mooring_far_from_a_ship_is_no_fill_value(tmp_path: Path) -> None:
 @given(st.lists(st.floats(-1e6, 1e6), unique=True, max_size=60))
 def test_values_that_come_once_are_no_fill_values_unless_they_are_known_ones(values: list[float]) -> None:
     array = np.array(values)
-    found = fill_value(array, repeated=True)
+    found = Tally.of(array[:, None]).fill_value(0, repeated=True)
     assert found is None or bool(is_any_of(np.array(found[0]), FILLS))
 
 
@@ -120,7 +120,7 @@ def test_values_that_come_once_are_no_fill_values_unless_they_are_known_ones(val
 def test_rain_with_many_dry_days_is_left_alone(rain: list[float], dry: int, some: float) -> None:
     """Nothing lies five ranges below values of which the largest is 1.2 times the smallest, or more."""
     values = np.array([*rain, some, 1.25 * some] + [0.0] * dry)
-    low_end = fill_value(values, repeated=True)
+    low_end = Tally.of(values[:, None]).fill_value(0, repeated=True)
     assert low_end is None or low_end[0] > 0.0
 
 
@@ -132,4 +132,4 @@ def test_heavy_tails_counts_and_rounded_values_are_left_alone(seed: int) -> None
         rng.geometric(0.05, 300).astype(float), np.round(rng.normal(15.0, 3.0, 300), 1),
         np.append(np.zeros(200), rng.exponential(8.0, 100)), np.array([0.0] * 50 + [1.0] * 9 + [7.0] * 3),
     ):  # fmt: skip
-        assert fill_value(values[~is_any_of(values, FILLS)], repeated=True) is None
+        assert Tally.of(values[~is_any_of(values, FILLS)][:, None]).fill_value(0, repeated=True) is None

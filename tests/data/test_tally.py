@@ -20,6 +20,7 @@ from fleetgp.data.suspicions import (
     told_suspicions,
 )
 from fleetgp.errors import InputError
+from tests.data.verdicts import refuse_directly, told_directly
 
 NAMES = ("lon", "day", "y")
 
@@ -62,7 +63,7 @@ def verdict(refuse: object) -> str:
 
 
 def test_the_tables_are_strange_in_all_ways() -> None:
-    words = [verdict(lambda seed=seed: refuse_suspicious(table(seed), NAMES, "t", fills=True)) for seed in range(300)]
+    words = [verdict(lambda seed=seed: refuse_directly(table(seed), NAMES, "t", fills=True)) for seed in range(300)]
     assert sum(not word for word in words) > 50
     for strange in ("-99.9", "mixes two conventions", "column 'y' has the value", "value 500"):
         assert any(strange in word for word in words)
@@ -76,9 +77,24 @@ def test_parts_in_any_order_have_the_verdict_of_the_whole(seed: int, cuts: int, 
     tally = Tally.of(parts[0])
     for part in parts[1:]:
         tally = tally.plus(Tally.of(part))
-    expected = verdict(lambda: refuse_suspicious(rows, NAMES, "t", fills=fills))
+    expected = verdict(lambda: refuse_directly(rows, NAMES, "t", fills=fills))
+    assert verdict(lambda: refuse_suspicious(rows, NAMES, "t", fills=fills)) == expected
     assert verdict(lambda: tally.refuse(NAMES, "t", fills=fills)) == expected
     assert verdict(lambda: Tally.from_arrays(tally.arrays).refuse(NAMES, "t", fills=fills)) == expected
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40))
+@settings(max_examples=200, deadline=None)
+def test_new_rows_are_judged_by_those_that_were_there(seed: int, cut: int) -> None:
+    rows = table(seed)
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    old, new = rows[:cut], rows[cut:]
+    if len(old) and len(new):
+        verdicts = [
+            verdict(lambda refuse=refuse: refuse(new, NAMES, "t", fills=True, of_agent=True, among=old))
+            for refuse in (refuse_suspicious, refuse_directly)
+        ]
+        assert verdicts[0] == verdicts[1]
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
@@ -92,7 +108,8 @@ def test_what_is_told_of_inputs_is_the_same(seed: int, cuts: int) -> None:
     tally = Tally.of(parts[0])
     for part in parts[1:]:
         tally = tally.plus(Tally.of(part))
-    told = told_suspicions(rows[:, :-1], rows[:, -1], NAMES[:-1])
+    told = told_directly(rows[:, :-1], rows[:, -1], NAMES[:-1])
+    assert told_suspicions(rows[:, :-1], rows[:, -1], NAMES[:-1]) == told
     assert tally.told(NAMES[:-1]) == [words for words in told if words.startswith("input")]
     watched = Watched.of(parts[0][:, :-1], parts[0][:, -1])
     for part in parts[1:]:

@@ -1,12 +1,6 @@
 """What is probably not meant: fill values among the data, two conventions of longitude, rows that come twice.
 
-Small pictures of data that pass by, the same whatever parts they come in: a random sample, and what comes twice.
-
-Every row has a number that looks random, and the rows with the least numbers are kept.
-
-What is probably not meant, in data that pass by: the same verdicts as of `suspicions`, from counts that add up.
-
-What is probably not meant among rows that keep coming: each batch is looked at once, and what was seen adds up.
+Everything is judged by counts that add up, so verdicts are the same whatever parts the data come in.
 """
 
 from __future__ import annotations
@@ -45,50 +39,10 @@ def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
     return found
 
 
-def fill_value(values: Array, *, repeated: bool = False, among: Array | None = None) -> tuple[float, int] | None:
-    """A value that looks like a fill value, and how often it occurs; None if there is none. NaN is ignored.
-
-    repeated: a lowest or highest value that occurs often counts too. Only for a target: inputs do repeat, at a mooring.
-    among: values that were there before, to judge the new ones by.
-
-    >>> fill_value(np.array([12.1, 13.0, -9999.0, 12.7])), fill_value(np.array([-9999.0, 0.0, 9000.0]))
-    ((-9999.0, 1), None)
-    >>> fill_value(np.append(np.linspace(6, 25, 50), [-99.9] * 3), repeated=True)
-    (-99.9, 3)
-    """
-    new = values[np.isfinite(values)]
-    known = new if among is None else np.concatenate([among, new])
-    rest = known[~is_any_of(known, FILLS)]
-    for value in np.unique(new[is_any_of(new, FILLS)]).tolist():
-        if _far(value, rest):
-            return value, int((new == value).sum())
-    if repeated and rest.size:
-        for end in (float(rest.min()), float(rest.max())):
-            others = rest[rest != end]
-            often = len(rest) - len(others) >= REPEATED and bool((new == end).any())
-            if often and len(np.unique(others)) >= DISTINCT and _far(end, others):
-                return end, int((new == end).sum())
-    return None
-
-
-def _far(value: float, rest: Array) -> bool:
-    return bool(rest.size) and far(value, float(rest.min()), float(rest.max()))
-
-
 def far(value: float, low: float, high: float) -> bool:
     """Whether a value is out of all proportion to others, which lie between low and high."""
     width = high - low if high > low else max(abs(high), 1.0)
     return value < low - FAR * width or value > high + FAR * width
-
-
-def mixed_longitudes(name: str, values: Array) -> str:
-    """What is wrong with a column of longitudes that runs below 0 and above 180; empty if nothing is."""
-    if name.strip().lower() not in LONGITUDE_NAMES or not values.size:
-        return ""
-    west, east = int((values < 0.0).sum()), int((values > 180.0).sum())
-    if not (west and east):
-        return ""
-    return mixed_error(name, west, east)
 
 
 def mixed_error(name: str, west: int, east: int) -> str:
@@ -121,14 +75,9 @@ def refuse_suspicious(
     The last column is the target.  of_agent: the rows are a running agent's, whose settings are in fleet.toml.
     among: rows that were there before, to judge these by.
     """
-    for column, (name, values) in enumerate(zip(names, columns.T, strict=True)):
-        before = None if among is None else among[:, column]
-        found = fill_value(values, repeated=column == len(names) - 1, among=before) if fills else None
-        if found is not None:
-            raise InputError(fill_error(where, name, *found, of_agent=of_agent))
-        mixed = mixed_longitudes(name, values[np.isfinite(values)])
-        if mixed:
-            raise InputError(f"{where}: {mixed}")
+    new = Tally.of(columns)
+    whole = new if among is None else Tally.of(among).plus(new)
+    whole.refuse(names, where, fills=fills, of_agent=of_agent, new=new)
 
 
 def fill_error(where: str, name: str, found: float, count: int, *, of_agent: bool = False) -> str:
@@ -178,19 +127,9 @@ def told_of_input(name: str, *, constant: bool, dates: bool) -> list[str]:
 
 def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
     """The same as sentences, for data that did not come from a file; and rows that come twice."""
-    told = []
-    for name, values in zip((*names, "y"), (*inputs.T, observations), strict=True):
-        found = fill_value(values, repeated=values is observations)
-        if found is not None:
-            told.append(told_of_fill(name, *found))
-        mixed = mixed_longitudes(name, values)
-        if mixed:
-            told.append(mixed)
-        if values is not observations:
-            constant = len(values) > 1 and bool(values.min() == values.max())
-            told += told_of_input(name, constant=constant, dates=are_dates(values))
-    copies = duplicated_rows(np.column_stack([inputs, observations]))
-    return [*told, *([told_of_copies(str(copies), len(observations))] if copies else [])]
+    numbers = np.column_stack([inputs, observations])
+    copies = duplicated_rows(numbers)
+    return [*Tally.of(numbers).suspicions(names), *([told_of_copies(str(copies), len(numbers))] if copies else [])]
 
 
 def told_of_fill(name: str, value: float, count: int) -> str:
@@ -336,25 +275,28 @@ class Tally:
             np.unique(np.concatenate([self.distinct, other.distinct]))[: DISTINCT + 1],
         )
 
-    def refuse(self, names: Sequence[str], where: str, *, fills: bool) -> None:
-        """One clear error, as of `refuse_suspicious`."""
+    def refuse(
+        self, names: Sequence[str], where: str, *, fills: bool, of_agent: bool = False, new: Tally | None = None
+    ) -> None:
+        """One clear error, as of `refuse_suspicious`. new: the part that it is about; None for all."""
+        new = new or self
         for column, name in enumerate(names):
-            found = self._fill(column, repeated=column == len(names) - 1) if fills else None
+            found = self.fill_value(column, new, repeated=column == len(names) - 1) if fills else None
             if found is not None:
-                raise InputError(fill_error(where, name, *found))
-            if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
-                raise InputError(f"{where}: {mixed_error(name, *self.sides[column].tolist())}")
+                raise InputError(fill_error(where, name, *found, of_agent=of_agent))
+            if name.strip().lower() in LONGITUDE_NAMES and new.sides[column].all():
+                raise InputError(f"{where}: {mixed_error(name, *new.sides[column].tolist())}")
 
     def told(self, names: Sequence[str]) -> list[str]:
         """What is strange about the inputs, as sentences; names: theirs."""
         return [told for column, name in enumerate(names) for told in self._told_of_input(column, name)]
 
     def suspicions(self, names: Sequence[str]) -> list[str]:
-        """The sentences of `told_suspicions`, but for copies; names: of the inputs."""
+        """What is strange about the inputs and the target, as sentences; names: of the inputs."""
         told = []
         for column, name in enumerate((*names, "y")):
             target = column == len(names)
-            found = self._fill(column, repeated=target)
+            found = self.fill_value(column, repeated=target)
             if found is not None:
                 told.append(told_of_fill(name, *found))
             if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
@@ -363,24 +305,32 @@ class Tally:
         return told
 
     def _told_of_input(self, column: int, name: str) -> list[str]:
-        low, high = self._range(column)
-        constant = low == high and not self.fills[column].any() and self.ends[0, column, 1] > 1
+        (low, high), fills = self._range(column), self.fills[column]
+        constant = low == high and not fills.any() and self.ends[0, column, 1] > 1
+        constant |= low > high and np.count_nonzero(fills) == 1 and fills.sum() > 1
         return told_of_input(name, constant=bool(constant), dates=bool(self.dated[column]))
 
     def _range(self, column: int) -> tuple[float, float]:
         return float(self.ends[0, column, 0]), -float(self.ends[1, column, 0])
 
-    def _fill(self, column: int, *, repeated: bool) -> tuple[float, int] | None:
-        """A value that looks like a fill value, and how often it occurs."""
+    def fill_value(self, column: int, new: Tally | None = None, *, repeated: bool) -> tuple[float, int] | None:
+        """A value of the new part (None: of all) that looks like a fill value, and how often it occurs there.
+
+        repeated: a lowest or highest value that occurs often counts too. Only for a target: inputs do repeat, at a
+        mooring.
+        """
+        new = new or self
         low, high = self._range(column)
-        for number in np.flatnonzero(self.fills[column]):
+        for number in np.flatnonzero(new.fills[column]):
             if low <= high and far(float(_SORTED[number]), low, high):
-                return float(_SORTED[number]), int(self.fills[column, number])
+                return float(_SORTED[number]), int(new.fills[column, number])
         if repeated and len(self.distinct) > DISTINCT:
             (_, few, next_low), (_, many, next_high) = self.ends[:, column].tolist()
-            for end, times, others in ((low, few, (next_low, high)), (high, many, (low, -next_high))):
-                if times >= REPEATED and far(end, *others):
-                    return end, int(times)
+            ends = (0, low, few, (next_low, high)), (1, high, many, (low, -next_high))
+            for side, end, count, others in ends:
+                least, its = new.ends[side, column, :2].tolist()
+                if count >= REPEATED and its and least == (-end if side else end) and far(end, *others):
+                    return end, int(its)
         return None
 
     @property
