@@ -422,7 +422,7 @@ class Tasks:
 
     @property
     def names(self) -> list[str]:
-        return [self.node.description.names[member] for member in self.view.members]
+        return self.node.description.names_of(self.view.members)
 
 
 def with_names(message: str, names: Sequence[str]) -> str:

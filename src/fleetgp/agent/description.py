@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -262,6 +263,9 @@ class Description:
     def parameters(self) -> tuple[str, ...]:
         """The names of the hyperparameters: those of all kernels that it may choose from."""
         return self.kernels[0].names(self.inputs)
+
+    def names_of(self, agents: Iterable[int]) -> list[str]:
+        return [self.names[agent] for agent in agents]
 
     def kernel_of(self, name: str) -> Kernel:
         """The one that a model was trained with; of none, or one of another name, the first."""

@@ -253,8 +253,9 @@ class Presence:
         self.running = None
         self.membership.give_up()
         for network in self.networks:
-            names = [self._name(j) for j in network.waiting_for]
-            self.log("interrupted", why=why, round=network.round, waiting_for=names)
+            self.log(
+                "interrupted", why=why, round=network.round, waiting_for=self.description.names_of(network.waiting_for)
+            )
             network.cancel(EpochOverError(why))
         self._spread()
 

@@ -251,8 +251,7 @@ class TotalsFile:
             return
         lost = () if before is None else before.lost(totals)
         if lost:
-            names = [self._description.names[agent] for agent in lost]
-            self._log.warn("rows of others are not in the totals any more", agents=names)
+            self._log.warn("rows of others are not in the totals any more", agents=self._description.names_of(lost))
         self.current, self._saved = totals, False
         self._changed()
 

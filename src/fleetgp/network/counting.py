@@ -75,7 +75,9 @@ class Bill:
         """What is left without a part of it: only the hops, kinds and edges that occur."""
         left = _each(lambda one, two: one - two, self, other)
         tables = {name: getattr(left, name) for name in ("hops", "kinds", "edges")}
-        occurring = {name: {key: value for key, value in table.items() if value} for name, table in tables.items()}
+        occurring: dict[str, Any] = {
+            name: {key: value for key, value in table.items() if value} for name, table in tables.items()
+        }
         return replace(left, **occurring)
 
     def __rmul__(self, times: float) -> Bill:
