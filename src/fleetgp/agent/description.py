@@ -51,7 +51,7 @@ from fleetgp.validation import check_whole
 #: The methods that need no server.
 TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
 PREDICTORS = DECENTRALIZED_METHODS
-#: What [training] says of hyperparameters by their names, a table each.
+#: The tables of [training] about hyperparameters, by their names.
 KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.
 MOST_STARTS = 100
