@@ -40,8 +40,8 @@ class Readings:
 class HostClock(Clock):
     """Wall-clock time, from when the work was first begun anywhere.
 
-    past: what others know of the clock of a lost host, in whose place this one is. They got it with what it sent, and have
-    acted on it: what is computed again must come to the same.
+    past: what others know of the clock of a lost host, in whose place this one is. They got it with what it sent, and
+    have acted on it: what is computed again must come to the same.
     """
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@ sends on two keys: fleetgp/RUN/RECEIVER/SENDER/frame carries the frames of algor
 neighbours announce about themselves. On fleetgp/RUN/introduction an agent that misses a neighbour introduces
 itself to all that it is connected with: one that has another description, without this agent, listens on no other key.
 
-An epoch is one task of the agents, with rounds of its own; its number distinguishes its frames from all others. Neighbours
-begin and end an epoch at slightly different times, so frames may come before it has begun here, or after its end.
+An epoch is one task of the agents, with rounds of its own; its number is in its frames. Neighbours begin and end an
+epoch at slightly different times, so frames may come before it has begun here, or after its end.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class ZenohNetwork(FrameNetwork):
     """The rounds of one epoch, for the agents hosted here.
 
     members: the ids by which the links know the topology's agents 0, 1, ...; without it these are the ids.
-    epoch: distinguishes these rounds' frames from those of other work over the same links; all agents must give the same.
+    epoch: the number in these rounds' frames, unlike that of other work over the same links; the same at all agents.
     timeout: seconds that a neighbour may take from when it has all it needs.
     waiting_of(neighbour): whom the neighbour has lately announced to wait for, also in an epoch that is over here;
         None if it does not wait. Its time begins when it waits no more: it cannot compute before. If it
