@@ -100,7 +100,7 @@ class Neighbourhood:
         neighbour.linked, neighbour.greeted = up, False
         neighbour.since, neighbour.hello = now, Hello()
         if not up:
-            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was refused aloud
+            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was logged
             neighbour.falls.append(now)
         falls = sum(now - fall < STEADY_SECONDS for fall in neighbour.falls)
         if up and falls >= STEADY_FALLS:
@@ -141,7 +141,7 @@ class Neighbourhood:
         neighbour = self._neighbours[j]
         neighbour.suspended, neighbour.why, neighbour.until = record or Record(j, 0), why, until
 
-    # ---- what neighbours said -------------------------------------------------------------------------------
+    # ---- what is in their hellos ----------------------------------------------------------------------------
 
     def waiting_of(self, j: int, now: float) -> Waiting | None:
         """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
@@ -269,7 +269,7 @@ class Presence:
             self.log.warn("left out for now", neighbour=self._name(j), why=self.neighbours[j].why)
 
     def link_down(self, j: int, now: float) -> None:
-        """A neighbour does not listen any more: a view with it is over, and the others go on in another one."""
+        """A neighbour does not listen any more: a view with it is over, and the others continue in another one."""
         self.neighbours.link(j, False, now)
         self.log("link down", neighbour=self._name(j))
         self.settle(now)

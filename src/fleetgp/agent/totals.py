@@ -407,7 +407,7 @@ class MomentsSync:
         return Totals.unpacked(contents.with_parts(able), moments + known)
 
     def _offers(self, network: Network, agenda: Agenda) -> dict[int, Contents]:
-        """What is in the different totals: the first member that holds some says so."""
+        """What is in the different totals: the first member that holds some sends it."""
         (own,) = network.hosted
         numbers, totals = [item.totals for item in agenda.items], self._file.current
         record = b""

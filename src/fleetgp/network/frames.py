@@ -308,7 +308,7 @@ class FrameNetwork(Network):
                 passed[s, receiver].update(by_origin)
                 own = known[self._position[receiver]]
                 for origin, relayed in by_origin.items():
-                    if origin == s or origin not in own:  # what an agent says of itself counts before what others relay
+                    if origin == s or origin not in own:  # what an agent itself sends counts before what others relay
                         own[origin] = tuple(relayed)
         return {kind: self._everyones(known[0], kind) for kind in items}
 

@@ -424,7 +424,7 @@ def _flat(rows: Array) -> Array:
 
 
 def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, list[Array]]:
-    """What everyone said; empty arrays for those who said nothing."""
+    """Everyone's values; empty arrays of those who have none."""
     says = speaking.tolist()
     return {
         kind: [value if spoke else np.zeros(0) for value, spoke in zip(column, says, strict=True)]

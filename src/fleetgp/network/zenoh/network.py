@@ -27,7 +27,7 @@ AHEAD = 64
 #: Seconds after which an agent that waits looks which neighbours wait, too, and sends again to those who wait for it.
 AGAIN = 1.0
 
-#: What a neighbour that waits says of it: the epoch and the round it is in, and the neighbours it waits for.
+#: What a neighbour that waits announces: the epoch and the round it is in, and the neighbours it waits for.
 Waiting = tuple[int, int, frozenset[int]]
 
 
@@ -39,10 +39,10 @@ class ZenohNetwork(FrameNetwork):
     """The rounds of one epoch, for the agents hosted here.
 
     members: the ids by which the links know the topology's agents 0, 1, ...; without it these are the ids.
-    epoch: tells these rounds' frames from those of other work over the same links; all agents must give the same.
+    epoch: the number in these rounds' frames, unlike that of other work over the same links; the same at all agents.
     timeout: seconds that a neighbour may take from when it has all it needs.
-    waiting_of(neighbour): what the neighbour has lately said of its own waiting, also in an epoch that is over here;
-        None if it said nothing or does not wait. Its time begins when it waits no more: it cannot compute before. If it
+    waiting_of(neighbour): whom the neighbour has lately announced to wait for, also in an epoch that is over here;
+        None if it does not wait. Its time begins when it waits no more: it cannot compute before. If it
         waits for us, the frame that it lacks is sent to it again.
     waiting_for, exchanging: the neighbours that the hosted agents wait for, by the links' ids, and in which round.
     """
