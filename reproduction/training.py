@@ -170,7 +170,7 @@ def scaling(method: str, size: int, agents: int) -> float:
     """
     own = size / agents
     points = own + (agents - 1) * own / agents if training_method(method).augmented else own
-    linearized = training_method(method).step == "linearized"
+    linearized = not {"kappa", "lipschitz"}.isdisjoint(training_method(method).options)
     return points / REFERENCE if linearized and points > STABLE else 1.0
 
 

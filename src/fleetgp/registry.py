@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 
@@ -63,6 +63,29 @@ class Registry(Mapping[str, Item]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+class Names(Sequence[str], Generic[Item]):
+    """The names that are in a registry at the time. which: of those items for which it is true."""
+
+    def __init__(self, registry: Registry[Item], which: Callable[[Item], bool] = lambda _: True) -> None:
+        self._registry, self._which = registry, which
+
+    @property
+    def _all(self) -> tuple[str, ...]:
+        return tuple(name for name, item in self._registry.items() if self._which(item))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._registry and self._which(self._registry[name])
+
+    def __getitem__(self, position: Any) -> Any:
+        return self._all[position]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
 
 
 def load_plugins() -> None:

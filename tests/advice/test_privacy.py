@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.fleet.privacy import PRIVATE, kinds_of_prediction, kinds_of_training, refusal, table, withheld
+from fleetgp.fleet.privacy import PRIVATE, kinds_of_prediction, refusal, table, withheld
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method
 from tests.conftest import paper_shards
@@ -29,7 +29,7 @@ def test_a_training_sends_these_kinds(method: str) -> None:
     row = training_method(method)
     fit = fleet().train(method, rounds=3, tol=1e-2)
     spare = {"moments", "statistics"} if method == "full-gp" else set()  # only of data in files
-    assert set(fit.ledger.kinds) == set(kinds_of_training(row)) - spare
+    assert set(fit.ledger.kinds) == set(row.kinds) - spare
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_document_has_the_table() -> None:
 def test_what_is_refused_is_what_sends_it(private: str) -> None:
     for name in fg.TRAINING_METHODS:
         row = training_method(name)
-        told = set(kinds_of_training(row)) & set(withheld(private))  # type: ignore[arg-type]
+        told = set(row.kinds) & set(withheld(private))  # type: ignore[arg-type]
         likely = private == "likelihoods" and row.meet in ("tree", "minimize")
         assert bool(refusal(row, private)) == (bool(told) or likely)  # type: ignore[arg-type]
     for name in fg.PREDICTION_METHODS:

@@ -13,7 +13,7 @@ from fleetgp.agent.description import MOST_STARTS, read_description
 from fleetgp.agent.toml_lines import Lines, too_deep
 from fleetgp.errors import InputError
 from fleetgp.prediction import PredictionOptions
-from fleetgp.training.constraints import Known
+from fleetgp.training.constraints import ParameterConstraints
 
 GOOD = """\
 name = "bay"
@@ -95,9 +95,9 @@ def test_bounds_priors_and_fixed_values(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{tables}[timeouts]"), encoding="utf-8")
     known = read_description(tmp_path / "fleet.toml").training_options(None).known
     names = ("l_lon", "l_lat", "sigma_f", "sigma_eps")
-    assert known == Known.of(names, {"l_lon": (0.1, 5)}, {"noise": (0.1, 2)}, {"l_lat": 3})
+    assert known == ParameterConstraints.of(names, {"l_lon": (0.1, 5)}, {"noise": (0.1, 2)}, {"l_lat": 3})
     (tmp_path / "fleet.toml").write_text(GOOD, encoding="utf-8")
-    assert read_description(tmp_path / "fleet.toml").training_options(None).known == Known.of(names)
+    assert read_description(tmp_path / "fleet.toml").training_options(None).known == ParameterConstraints.of(names)
 
 
 def test_starts_and_names(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Contac
 
 
 @pytest.mark.parametrize(
-    ("overhead", "state"),
+    ("links", "state"),
     [
         (("up", "up"), "up"),
         (("up", "down"), "down"),
@@ -49,8 +49,8 @@ def pair(a: str = "up", b: str = "up", *, at: float = 100.0) -> dict[str, Contac
         (("refused: another description", "down"), "refused"),
     ],
 )
-def test_a_link_is_what_both_ends_say(told: tuple[str, str], state: str) -> None:
-    contacts = pair(*told)
+def test_a_link_is_what_both_ends_say(links: tuple[str, str], state: str) -> None:
+    contacts = pair(*links)
     assert link_state("boat1", "boat2", contacts, {"boat1": "there", "boat2": "there"}) == state
 
 

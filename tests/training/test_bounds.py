@@ -24,10 +24,10 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.constraints import Bounds, Known, Prior, minimize_in_box
+from fleetgp.training.constraints import Bounds, ParameterConstraints, Prior, minimize_in_box
 from fleetgp.training.newton import Newton, Search, Sum
 from fleetgp.training.objective import Objective
-from fleetgp.training.starts import sampled
+from fleetgp.training.problem import sampled
 from tests.conftest import mostly_long
 from tests.shared import observed
 from tests.training.problems import CONVERGED_TO, parts_of
@@ -186,7 +186,7 @@ def test_the_likelihood_is_told_without_the_penalty_which_is_told_apart() -> Non
 )
 def test_same_bits_however_the_agents_are_hosted(method: str) -> None:
     shards = noisy_shards()
-    known = Known.of(NAMES, {"l_1": (2.5, 9.0), "signal": (None, 0.7)}, {"noise": (0.6, 1.15)})
+    known = ParameterConstraints.of(NAMES, {"l_1": (2.5, 9.0), "signal": (None, 0.7)}, {"noise": (0.6, 1.15)})
     options = TrainingOptions(starts=np.log([START]), rounds=25, known=known)
 
     def work(network: Network) -> fg.Fit:
@@ -375,7 +375,7 @@ def test_what_does_not_fit_is_one_clear_error(given: dict[str, Any], said: str) 
 
 
 def test_a_name_of_its_own_goes_before_a_word() -> None:
-    known = Known.of(NAMES, {"l_2": (1, 2), "length": (3, None)}, {"length": (5, 2)}, {"l_2": 1.5})
+    known = ParameterConstraints.of(NAMES, {"l_2": (1, 2), "length": (3, None)}, {"length": (5, 2)}, {"l_2": 1.5})
     assert known.lower == (3.0, 1.5, 0.0, 0.0)
     assert known.factor == (2.0, np.inf, np.inf, np.inf)
-    assert Known.of(NAMES, **known.as_dict()) == known
+    assert ParameterConstraints.of(NAMES, **known.as_dict()) == known

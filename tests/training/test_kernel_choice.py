@@ -16,7 +16,7 @@ from fleetgp.kernels.expression import CANDIDATES, as_kernels
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.training import Fit, TrainingOptions, train_best, training_method
-from fleetgp.training.kernel_choice import CELLS
+from fleetgp.training.outer_loops import CELLS
 from tests.conftest import mostly_long
 from tests.shared import observed
 

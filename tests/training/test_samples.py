@@ -11,7 +11,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.progress import Progress
-from fleetgp.training import TrainingOptions, starts, train, training_method
+from fleetgp.training import TrainingOptions, problem, train, training_method
 from fleetgp.training.fit import about_sample
 from tests.conftest import paper_shards
 from tests.shared import observed
@@ -27,7 +27,7 @@ LARGE = {"MOST_DENSE": 60, "SMALLEST": 40, "TIMES": 2, "WORTH": 2}
 @pytest.fixture(autouse=True)
 def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in LARGE.items():
-        monkeypatch.setattr(starts, name, value)
+        monkeypatch.setattr(problem, name, value)
 
 
 @pytest.mark.parametrize("method", MINIMIZERS)

@@ -18,7 +18,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.training import TrainingOptions, starts, train, train_together, training_method
+from fleetgp.training import TrainingOptions, problem, train, train_together, training_method
 from fleetgp.training.constraints import Prior
 from fleetgp.training.multi_output import SharedObjective, Sharing
 from fleetgp.training.objective import Objective
@@ -184,8 +184,8 @@ def test_samples_come_first_and_do_not_change_the_optimum(monkeypatch: pytest.Mo
 
     plain = trained()
     assert not len(plain[0].sample)
-    monkeypatch.setattr(starts, "MOST_DENSE", 15)
-    monkeypatch.setattr(starts, "SMALLEST", 14)
+    monkeypatch.setattr(problem, "MOST_DENSE", 15)
+    monkeypatch.setattr(problem, "SMALLEST", 14)
     first = trained()
     assert [fit.sample.tolist() for fit in first] == [[14] * 3, [12] * 3]
     assert [fit.used.tolist() for fit in first] == [[20] * 3, [12] * 3]

@@ -14,9 +14,9 @@ from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess, Network
-from fleetgp.training import TrainingOptions, central, train, training_method
-from fleetgp.training.central import TreeNewton, TreeState
+from fleetgp.training import TrainingOptions, newton, train, training_method
 from fleetgp.training.constraints import Bounds
+from fleetgp.training.newton import TreeNewton, TreeState
 from fleetgp.training.objective import Objective, Values, evaluate_with_hessian
 from tests.conftest import paper_shards
 from tests.shared import observed
@@ -222,7 +222,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, f: fg.Fleet, **options: Any) -> tup
 def test_an_agent_alone_with_many_inputs_measures_its_hessian_where_it_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
     f = many_inputs(100, 16)
     fit, few = counted(monkeypatch, f)
-    monkeypatch.setattr(central, "MANY", 19)
+    monkeypatch.setattr(newton, "MANY", 19)
     every, many = counted(monkeypatch, f)
     assert (fit.status, every.status) == ("converged", "converged")
     assert fit.nll == pytest.approx(every.nll, abs=1e-6)
@@ -241,4 +241,4 @@ def test_the_minimum_is_judged_by_a_hessian_that_was_measured_there() -> None:
     state, status, _ = followed(trainer, np.log([*[3.0] * 8, 1.0, 0.3]), rounds=100)
     assert status == "converged"
     assert state.measured_at is not None
-    assert np.abs(state.search.best - state.measured_at).max() <= central.CLOSE
+    assert np.abs(state.search.best - state.measured_at).max() <= newton.CLOSE

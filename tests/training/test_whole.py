@@ -154,16 +154,16 @@ def test_a_finer_grid_is_agreed_where_somebody_needs_it() -> None:
 
 def test_agents_that_differ_in_their_last_bits_end_with_the_same_theta(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on other processors: each sees the likelihood a little off, and all take the root's word."""
-    from fleetgp.training.moments import WholeTraining
+    from fleetgp.training.moments import MomentsTraining
 
-    real = WholeTraining._set
+    real = MomentsTraining._set
 
-    def other_bits(self: WholeTraining) -> Any:
+    def other_bits(self: MomentsTraining) -> Any:
         setting = real(self)
         setting.starts[...] += 1e-3 * self._network.hosted[0]
         return setting
 
-    monkeypatch.setattr(WholeTraining, "_set", other_bits)
+    monkeypatch.setattr(MomentsTraining, "_set", other_bits)
     shards = paper_shards(90, 3)
     options = TrainingOptions(starts=np.log([THETA0]))
     fits = fg.Loopback(fg.Graph.path(3), [[0], [1], [2]]).run(

@@ -1,7 +1,7 @@
 """What a training or an answer sends, by counting: the trainers and predictors run on stand-in agents.
 
 No message is described here, so that a cost cannot differ from the ledger of a real run. Short runs with small data
-would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`standin`)
+would not do: samples depend on the number of rows, and likelihoods of real rows take too long. Stand-ins (`facts`)
 have as many rows as the real agents and a likelihood that costs nothing, so that 200 agents take seconds.
 
 A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
@@ -22,11 +22,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from fleetgp.advice.facts import Facts
-from fleetgp.advice.standin import (
+from fleetgp.advice.facts import (
     APART,
     NOWHERE,
     Counted,
+    Facts,
     Scene,
     StandInBasis,
     gathered,
@@ -54,18 +54,15 @@ from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.admm import best_radius
-from fleetgp.training.flat import tried
-from fleetgp.training.kernel_choice import train_best
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
-from fleetgp.training.objective import Curvature
+from fleetgp.training.objective import Curvature, Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.outer_loops import ROBUST_TURNS
 from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
-from fleetgp.training.primal import Local
-from fleetgp.training.problem import Setting, prepare
-from fleetgp.training.starts import SMALLEST
-from fleetgp.training.train import LocalTraining, train
+from fleetgp.training.problem import SMALLEST, TrainingProblem, prepare
+from fleetgp.training.run import tried
+from fleetgp.training.train import LocalTraining, train, train_best
 
 #: No training converges to this tolerance.
 NEVER = 1e-200
@@ -157,7 +154,7 @@ def training_cost(
         starts=None if theta0 is None else np.log(np.atleast_2d(theta0)),
         rounds=2 * facts.topology.period,
         tol=NEVER,
-        nested_iterations=1 if method.step == "nested" else None,
+        nested_iterations=1 if "nested" in method.options else None,
         noise_floor=noise_floor,
         normalize=facts.normalize,
         mean=facts.mean,
@@ -183,12 +180,12 @@ def _with_kernel(
     # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
     seen = shards.moved(_view(facts, shards).coordinates)
-    setting = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
+    problem = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
     turns = _turns(facts, kernel)
-    turn = _turn(LocalTraining(setting, options, None, None), facts) if turns else NOTHING
-    flat = (1 + max(1, setting.levels)) * _flat(setting) if method.meet == "edges" else _flat(setting)
-    starts, period = len(setting.starts), facts.topology.period if method.meet == "edges" else 1
-    most = _limit(limit, starts, setting.levels, period)
+    turn = _turn(LocalTraining(problem, options, None), facts) if turns else NOTHING
+    flat = (1 + max(1, problem.levels)) * _flat(problem) if method.meet == "edges" else _flat(problem)
+    starts, period = len(problem.starts), facts.topology.period if method.meet == "edges" else 1
+    most = _limit(limit, starts, problem.levels, period)
     rounds = _newton(starts, most) if method.meet == "tree" else _admm(facts, starts, most)
     return TrainingCost(method.name, once, each, rounds, turn, turns, flat)
 
@@ -205,12 +202,12 @@ def _apart(network: CountingNetwork, verb: str) -> tuple[Bill, Bill]:
 
 def _turn(training: LocalTraining, facts: Facts) -> Bill:
     """What is sent besides its rounds when a training continues with other weights or another mean function."""
-    setting = training.setting
-    network = cast(CountingNetwork, setting.network)
+    problem = training.problem
+    network = cast(CountingNetwork, problem.network)
     training.run()
 
     def sent() -> Bill:
-        rounds = network.bill("training", verb="reduce" if setting.method.meet == "tree" else "exchange")
+        rounds = network.bill("training", verb="reduce" if problem.method.meet == "tree" else "exchange")
         return network.bill() - rounds
 
     before = sent()
@@ -219,7 +216,7 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
     if facts.noise_model.robust:
         training.reweigh()
     else:
-        training.take_up([0.0] * (1 + len(setting.scaling.slope)))
+        training.take_up([0.0] * (1 + len(problem.scaling.slope)))
     return sent() - before
 
 
@@ -229,14 +226,14 @@ def _turns(facts: Facts, kernel: Kernel) -> int:
     return settling * (1 + (ROBUST_TURNS if kernel.noise_model.robust else 0)) - 1
 
 
-def _flat(setting: Setting) -> Bill:
+def _flat(problem: TrainingProblem) -> Bill:
     """What is sent if every hyperparameter that has a limit stands there."""
-    network, x = cast(CountingNetwork, setting.network), setting.start(0)
-    low, high = (np.broadcast_to(end, x[0].shape) for end in (setting.limits.lower, setting.limits.upper))
+    network, x = cast(CountingNetwork, problem.network), problem.start(0)
+    low, high = (np.broadcast_to(end, x[0].shape) for end in (problem.limits.lower, problem.limits.upper))
     at = np.where(low > -np.inf, low, np.where(high < np.inf, high, 0.0))
-    local = Local(x, setting.objective(x), Curvature.constant(1.0, x))
+    local = Local(x, problem.objective(x), Curvature.constant(1.0, x))
     outcome = Outcome(SimpleNamespace(local=local), 0, "converged", np.zeros(1), at)
-    tried(setting, cast(Any, SimpleNamespace(outcome=outcome)))
+    tried(problem, cast(Any, SimpleNamespace(outcome=outcome)))
     return network.bill("flat")
 
 
@@ -246,8 +243,8 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
 
     def each(some: Facts) -> list[TrainingCost]:
         alike = {kernel.count(facts.dimension): kernel for kernel in facts.kernels}
-        found = {count: _with_kernel(method, some, kernel, options, limit) for count, kernel in alike.items()}
-        return [found[kernel.count(facts.dimension)] for kernel in facts.kernels]
+        result = {count: _with_kernel(method, some, kernel, options, limit) for count, kernel in alike.items()}
+        return [result[kernel.count(facts.dimension)] for kernel in facts.kernels]
 
     firsts = each(sample)
     lasts = firsts if sample == facts else each(facts)
@@ -377,17 +374,17 @@ def prediction_cost(name: str, facts: Facts, asking: Asking) -> PredictionCost:
     if asking.options.consensus != "tree":
         raise InputError('costs are those of sums along the tree: expected consensus="tree", got "average"')
     with _quiet():
-        found = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
-    usual = found[-1]
-    least, most = lowest(*(one.least for one in found)), highest(*(one.most for one in found))
+        result = [_Answers(method, facts, kernel, asking).cost() for kernel in _different(method, facts)]
+    usual = result[-1]
+    least, most = lowest(*(one.least for one in result)), highest(*(one.most for one in result))
     return replace(usual, least=least, most=most)
 
 
 def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     """One of all kernels that send the same; the last one sends most of what is sent anyway."""
     smooth = method.rule in ("npae", "full-gp")
-    found = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
-    return [found[key] for key in sorted(found)]
+    result = {(smooth and not one.has_moments, one.count(facts.dimension)): one for one in facts.kernels}
+    return [result[key] for key in sorted(result)]
 
 
 class _Answers:

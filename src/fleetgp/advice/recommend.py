@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 
 from fleetgp.advice.costs import Asking, prediction_cost, training_cost
 from fleetgp.advice.facts import Facts, facts_of
-from fleetgp.advice.verification import aligned
+from fleetgp.advice.verify import aligned
 from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, kinds_of_training, refusal
+from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, refusal
 from fleetgp.fleet.queries import AgentName, check_agent
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
@@ -130,12 +130,12 @@ class Advice:
     agents, rows, queries: what it is for.  link: over which links; None if nothing was said of them.
 
     >>> from fleetgp import recommend
-    >>> found = recommend([500] * 5, "path", dimension=2, link="9600 bit/s, 2 s", private="rows")
-    >>> found.trainer, found.predictor, found.kernel
+    >>> result = recommend([500] * 5, "path", dimension=2, link="9600 bit/s, 2 s", private="rows")
+    >>> result.trainer, result.predictor, result.kernel
     ('dec-fact-gp', 'dec-nn-rbcm', 'auto')
-    >>> found.candidate("dec-nn-grbcm").refused
+    >>> result.candidate("dec-nn-grbcm").refused
     'it sends inputs and observations of single rows, which are private'
-    >>> header, rows = found.table("training")
+    >>> header, rows = result.table("training")
     >>> header, [row[1] for row in rows if row[0] == "*"]
     (['', 'training', 'rounds', 'bytes in all', 'busiest link', 'over the link'], ['dec-fact-gp'])
     """
@@ -257,8 +257,8 @@ def recommend(
     rounds. What an answer of dec-nn- methods, dec-nearest and NPAE sends depends on the data and the queries: `least`
     and `most` are bounds. Answers are those after a training by the recommended trainer.
 
-    >>> found = recommend([200] * 10, "path", dimension=2, kernel="se")
-    >>> found.trainer, found.predictor, found.prediction.usual.bytes
+    >>> result = recommend([200] * 10, "path", dimension=2, kernel="se")
+    >>> result.trainer, result.predictor, result.prediction.usual.bytes
     ('dec-full-gp', 'dec-full-gp', 0)
     """
     facts = data if isinstance(data, Facts) else facts_of(data, graph, dimension=dimension, kernel=kernel)
@@ -276,8 +276,8 @@ def recommend(
     predictor, more = _chosen_predictor(trainer, facts, private, accuracy)
     name = "auto" if facts.kernel is None else facts.kernel.name
     why += [*more, *_about(facts, speed, training, trainer)]
-    found = (*training, *answers)
-    return Advice(trainer, predictor, name, "auto", tuple(why), found, facts.agents, facts.rows, queries, speed)
+    result = (*training, *answers)
+    return Advice(trainer, predictor, name, "auto", tuple(why), result, facts.agents, facts.rows, queries, speed)
 
 
 # ---- the candidates ----------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None
             bills, each = (cost.total(), cost.least, cost.most), cost.each
         except (InputError, NumericalError) as error:
             refused = refused or str(error)
-    return Candidate.of("training", name, bills, link, kinds_of_training(row), refused, each)
+    return Candidate.of("training", name, bills, link, row.kinds, refused, each)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:
@@ -378,25 +378,25 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
 
 def _about(facts: Facts, link: Link | None, training: Sequence[Candidate], trainer: str) -> list[str]:
     """What else follows from the facts."""
-    found = []
+    result = []
     if facts.agents == 1:
-        found.append("There is one agent: nothing is sent.")
+        result.append("There is one agent: nothing is sent.")
     if facts.kernel is None:
-        found.append(
+        result.append(
             f'The kernel is not known: kernel="auto" trains with each of {len(facts.kernels)} kernels and compares '
             "them on rows that agents hide. That is in the cost. If it chooses se, ask again with it."
         )
     largest = max(facts.sizes)
     if largest > MOST_DENSE and not (facts.smooth and facts.dimension <= FEW_INPUTS + 1):
-        found.append(
+        result.append(
             f'engine="auto" is the approximate "vecchia" for agents with more than {MOST_DENSE:,} rows (the largest '
             f"has {largest:,}); fit.approximation estimates its error. They train on samples first."
         )
     chosen = next(one for one in training if one.method == trainer)
     if link is not None and chosen.seconds is not None and chosen.seconds[0] > LONG:
-        found.append(
+        result.append(
             f"The messages of a training take about {readable_seconds(chosen.seconds[0])}. With theta0 from an earlier "
             "training there is one start instead of three, and about a third of them."
         )
-    found.append("Methods without dec- in their names need a central node, which this graph does not have.")
-    return found
+    result.append("Methods without dec- in their names need a central node, which this graph does not have.")
+    return result

@@ -1,19 +1,20 @@
 """`verify`: identities that must hold, checked on a fleet's own data.
 
-A verification looks at a fleet's own data and model, of which large parts are sampled (`Subject`).
+A verification looks at a fleet's own data and model, of which large parts are sampled (`Subject`), and answers with a
+row for each check.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy
 
-from fleetgp.advice.verification import Check, Verification
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.data.dataset import Dataset, InMemory
@@ -22,12 +23,13 @@ from fleetgp.data.transforms import View
 from fleetgp.engines.base import Evaluation
 from fleetgp.engines.dense import reference
 from fleetgp.engines.expert import Expert, FleetExpert
-from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened
+from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened, unknown_name
 from fleetgp.fleet import ConditionedFleet, Fleet
 from fleetgp.fleet.answering import agree_on_model
-from fleetgp.fleet.privacy import kinds_of_prediction, kinds_of_training, predictor_of, refuse_private
+from fleetgp.fleet.privacy import kinds_of_prediction, predictor_of, refuse_private
 from fleetgp.fleet.source import Source
 from fleetgp.graph import Graph
+from fleetgp.io.formats import pandas_for
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
@@ -38,6 +40,141 @@ from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
 from fleetgp.training.outer_loops import reweighed_experts
 from fleetgp.validation import check_number, check_whole
+
+Verdict = Literal["passed", "failed", "not applicable"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """name: what was checked.  measured, limit: it passes if what was measured is at most the limit; None where it was
+    not applicable.  meaning: what it says, in one sentence.  telling: whether that is worth reading if it passed, too.
+
+    >>> Check.of("agents agree", 0.1, 0.01, "They differ.").verdict
+    'failed'
+    """
+
+    name: str
+    verdict: Verdict
+    measured: float | None
+    limit: float | None
+    meaning: str
+    telling: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of(cls, name: str, measured: float, limit: float, meaning: str, *, telling: bool = False) -> Check:
+        """What is no number fails."""
+        verdict: Verdict = "passed" if measured <= limit else "failed"
+        return cls(name, verdict, float(measured), float(limit), meaning, telling)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs."""
+        return {name: value for name, value in asdict(self).items() if name != "telling"}
+
+    @classmethod
+    def idle(cls, name: str, why: str) -> Check:
+        """Not applicable, and why."""
+        return cls(name, "not applicable", None, None, why)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """checks: what was checked, each with a verdict.  sampled: sentences about what they were made on. Print it.
+
+    >>> from fleetgp import Fleet, partition, synthetic_field, verify
+    >>> field = synthetic_field(120, seed=1)
+    >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
+    >>> result = verify(fleet, methods=["dec-rbcm"])
+    >>> result["dec-rbcm: agents agree"].verdict, result["training converged"].verdict
+    ('passed', 'not applicable')
+    >>> result.to_frame().columns.tolist()
+    ['name', 'verdict', 'measured', 'limit', 'meaning']
+    """
+
+    checks: tuple[Check, ...]
+    sampled: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether none has failed."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that have."""
+        return tuple(check for check in self.checks if check.verdict == "failed")
+
+    def __getitem__(self, name: str) -> Check:
+        """A check by its name; an InputError that has all of them for another."""
+        for check in self.checks:
+            if isinstance(name, str) and check.name == name:
+                return check
+        raise unknown_name("check", name, [check.name for check in self.checks])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs: plain numbers, texts and lists."""
+        return {
+            "passed": self.passed,
+            "checks": [check.facts for check in self.checks],
+            "sampled": list(self.sampled),
+        }
+
+    def to_frame(self) -> Any:
+        """The checks as a pandas DataFrame, with the columns name, verdict, measured, limit and meaning."""
+        return pandas_for("to_frame").DataFrame([check.facts for check in self.checks])
+
+    def __str__(self) -> str:
+        rows = [
+            [check.name, check.verdict, two_digits(check.measured), two_digits(check.limit)] for check in self.checks
+        ]
+        table = aligned(["check", "verdict", "measured", "at most"], rows, left=2)
+        return "\n".join([table, "", *self.sentences])
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is to be said beside the table, the last line of how many passed."""
+        shown = [check for check in self.checks if check.verdict != "passed" or check.telling]
+        return (*(f"{check.name}: {check.meaning}" for check in shown), *self.sampled, self._counts)
+
+    @property
+    def _counts(self) -> str:
+        """How many there are of each verdict, in a sentence."""
+        number = {word: sum(check.verdict == word for check in self.checks) for word in get_args(Verdict)}
+        idle = f", {number['not applicable']} not applicable" if number["not applicable"] else ""
+        if self.failed:
+            return f"{number['failed']} of {len(self.checks)} checks failed, {number['passed']} passed{idle}."
+        return f"All {number['passed']} checks passed{idle}."
+
+
+def two_digits(number: float | None) -> str:
+    """A number for people.
+
+    >>> two_digits(None), two_digits(0.0), two_digits(1.23456e-9), two_digits(0.05)
+    ('', '0', '1.2e-09', '0.05')
+    """
+    return "" if number is None else f"{number:.2g}"
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """Columns below each other; the first `left` ones begin at the left, the others end at the right.
+
+    >>> print(aligned(["method", "bytes"], [["dec-poe", "12"], ["dec-npae", "3456"]]))
+    method    bytes
+    dec-poe      12
+    dec-npae   3456
+    """
+    table = [list(header), *(list(row) for row in rows)]
+    widths = [max(len(row[k]) for row in table) for k in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if k < left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in table
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
 
 #: Rows of all agents together on which answers are compared, and the fewest of an agent.
 MOST_ROWS, FEWEST_ROWS = 3000, 20
@@ -155,10 +292,10 @@ class Subject:
 
     def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
         """The same with the fleet's calibration, if it is one for this method."""
-        found, calibration = self.conditioned(shards), self.fleet.calibration
+        result, calibration = self.conditioned(shards), self.fleet.calibration
         if calibration is not None and calibration.method == method:
-            found.calibration = calibration
-        return found
+            result.calibration = calibration
+        return result
 
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""
@@ -176,11 +313,11 @@ class Subject:
 
     def hidden(self) -> list[BoolArray]:
         """Which rows each agent hides."""
-        found = []
+        result = []
         for agent, count in enumerate(self.source.shards.counts):
             rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
-            found.append(np.isin(np.arange(count), rows))
-        return found
+            result.append(np.isin(np.arange(count), rows))
+        return result
 
     # ---- likelihoods -----------------------------------------------------------------------------------------
 
@@ -197,8 +334,10 @@ class Subject:
         view, theta = self.model
         kernel = self.source.kernel
         data = [view.of(own) for own in shards]
-        found = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
-        return reweighed_experts(found, np.tile(np.log(theta), (len(found), 1))) if kernel.noise_model.robust else found
+        experts = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
+        if kernel.noise_model.robust:
+            return reweighed_experts(experts, np.tile(np.log(theta), (len(experts), 1)))
+        return experts
 
     def trained_on(self) -> list[Observations]:
         """What each agent's likelihood was of: its own rows, and for some methods samples of the others."""
@@ -265,13 +404,13 @@ def _agreement(subject: Subject, fit: Fit, name: str) -> Check:
 
 
 def _bounds(subject: Subject, fit: Fit, name: str) -> Check:
-    found = ", ".join(fit.at_bounds)
-    meaning = f"{found} stands at a bound: the best value may lie beyond it." if found else "All are inside."
+    result = ", ".join(fit.at_bounds)
+    meaning = f"{result} stands at a bound: the best value may lie beyond it." if result else "All are inside."
     return Check.of(name, float(len(fit.at_bounds)), 0.0, meaning)
 
 
 def _sent(subject: Subject, fit: Fit, name: str) -> Check:
-    allowed = kinds_of_training(training_method(fit.method))
+    allowed = training_method(fit.method).kinds
     extra = [kind for kind in fit.ledger.kinds if kind not in allowed]
     meaning = f"{fit.method} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
     return Check.of(name, float(len(extra)), 0.0, meaning)
@@ -392,12 +531,12 @@ def _engines(subject: Subject) -> Iterator[Check]:
     for engine in used:
         worst = max(_engine_error(expert, theta) for expert in subject.experts(parts, engine))
         limit = APPROXIMATE if engine == "vecchia" else EXACT
-        told = "an approximation" if engine == "vecchia" else "exact"
+        accuracy = "an approximation" if engine == "vecchia" else "exact"
         yield Check.of(
             f"engine {engine} agrees with the formulas",
             worst,
             limit,
-            f"Likelihood, mean and variance of up to {FEW_ROWS} rows of {len(parts)} agents; the engine is {told}.",
+            f"Likelihood, mean and variance of up to {FEW_ROWS} rows of {len(parts)} agents; the engine is {accuracy}.",
         )
 
 
@@ -405,13 +544,13 @@ def _engine_error(expert: Expert, theta: Array) -> float:
     """The largest difference to the formulas as they read."""
     data, kernel, places = expert.data, expert.kernel, expert.data.inputs[:QUERIED]
     try:
-        found = expert.evaluate(np.log(theta))
+        result = expert.evaluate(np.log(theta))
         mean, variance = expert.condition(theta).mean_and_variance(places)
     except NumericalError:
         return np.inf
-    nll, _ = reference.likelihood(data, kernel, np.log(theta), found.jitter)
-    errors = [abs(found.nll - nll) / len(data)]
-    if found.jitter == 0.0:
+    nll, _ = reference.likelihood(data, kernel, np.log(theta), result.jitter)
+    errors = [abs(result.nll - nll) / len(data)]
+    if result.jitter == 0.0:
         wanted, spread = reference.posterior(data, kernel, theta, places)
         signal = float(kernel.variance(places, Hyperparameters.from_theta(theta)).max())
         errors += [np.abs(mean - wanted).max() / np.sqrt(signal), np.abs(variance - spread).max() / signal]
@@ -425,30 +564,30 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
     """Those of one method."""
     method = prediction_method(name)
     conditioned = subject.conditioned()
-    found = conditioned.predict(subject.points, name)
+    result = conditioned.predict(subject.points, name)
     noisy = conditioned.predict(subject.points, name, observed=True)
     again = subject.conditioned().predict(subject.points, name)
     yield Check.of(
         f"{name}: agents agree",
-        _spread(found),
+        _spread(result),
         SAME_ANSWER,
         "The largest difference between two agents' answers, in standard deviations.",
     )
     yield _twin(subject, method)
     yield Check.of(
         f"{name}: variances lie between 0 and the prior",
-        _beyond(subject, found, noisy),
+        _beyond(subject, result, noisy),
         ROUNDING,
         "By how much the variance of f is above the prior's, relatively; infinite if one is not positive, or not below "
         "that of an observation.",
     )
     yield Check.of(
         f"{name}: the same again",
-        _apart(found, again),
+        _apart(result, again),
         REPEATED,
         "The largest difference to the same answer, computed anew, in standard deviations.",
     )
-    yield sent_check(f"{name}: sent only what it may", subject, method, found.ledger)
+    yield sent_check(f"{name}: sent only what it may", subject, method, result.ledger)
     yield from _coverage(subject, name)
 
 
@@ -460,19 +599,19 @@ def sent_check(name: str, subject: Subject, method: PredictionMethod, ledger: Le
     return Check.of(name, float(len(extra)), 0.0, meaning)
 
 
-def _spread(found: Prediction) -> float:
+def _spread(result: Prediction) -> float:
     """Between agents, whatever the variances are: others judge those."""
-    return float(np.ptp(found.means, axis=0).max() / np.sqrt(np.abs(found.variances).max()))
+    return float(np.ptp(result.means, axis=0).max() / np.sqrt(np.abs(result.variances).max()))
 
 
-def _beyond(subject: Subject, found: Prediction, noisy: Prediction) -> float:
+def _beyond(subject: Subject, result: Prediction, noisy: Prediction) -> float:
     view, theta = subject.model
     kernel = subject.source.kernel
     places = view.coordinates.places(subject.points)
     prior = view.scaling.scale**2 * kernel.variance(places, Hyperparameters.from_theta(theta))
-    if not (found.variances > 0.0).all() or not (noisy.variances > found.variances).all():
+    if not (result.variances > 0.0).all() or not (noisy.variances > result.variances).all():
         return np.inf
-    return max(0.0, float((found.variances / prior).max() - 1.0))
+    return max(0.0, float((result.variances / prior).max() - 1.0))
 
 
 def _apart(one: Prediction, other: Prediction, where: BoolArray | slice = slice(None)) -> float:
@@ -491,19 +630,19 @@ def _twin(subject: Subject, method: PredictionMethod) -> Check:
     if not method.decentralized:
         return Check.idle(name, "It is the central one.")
     if method.rule == "nearest":
-        found = subject.conditioned().predict(subject.points, method.name)
+        result = subject.conditioned().predict(subject.points, method.name)
         other = subject.alone().predict(subject.points, method.name)
-        return Check.of(name, _apart(found, other), TWIN, "Against one agent that has the rows of all.")
+        return Check.of(name, _apart(result, other), TWIN, "Against one agent that has the rows of all.")
     eta = 0.0 if method.nearest else None
     conditioned = subject.conditioned()
-    found = conditioned.predict(subject.points, method.name, eta=eta)
-    everyone = np.asarray(found.participants.all(axis=0))
+    result = conditioned.predict(subject.points, method.name, eta=eta)
+    everyone = np.asarray(result.participants.all(axis=0))
     if not everyone.any():
         return Check.idle(name, "There is no point at which all agents take part.")
     other = conditioned.predict(subject.points, method.rule)
     how = f" at the {int(everyone.sum())} points where, with eta=0, everybody takes part" if method.nearest else ""
     meaning = f"Against {method.rule} over a server{how}: means in standard deviations, variances relative."
-    return Check.of(name, _apart(found, other, everyone), TWIN, meaning)
+    return Check.of(name, _apart(result, other, everyone), TWIN, meaning)
 
 
 # ---- calibration ---------------------------------------------------------------------------------------------------
@@ -519,12 +658,12 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
             continue
         share = float((np.abs(z) <= scipy.special.ndtri(0.5 + 0.5 * level)).mean())
         error = float(np.sqrt(level * (1.0 - level) / len(z)))
-        told = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
+        meaning = f"{100 * share:.0f} % of {len(z):,} hidden rows lie inside, give or take {100 * error:.0f} %"
         off, limit = abs(share - level), MISFIT + ERRORS * error
         if off > limit:
             wrong = "too sure of itself" if share < level else "too cautious"
-            told += f": the fleet is {wrong}, and fleet.calibrate mends it"
-        yield Check.of(title, off, limit, told + ".", telling=True)
+            meaning += f": the fleet is {wrong}, and fleet.calibrate mends it"
+        yield Check.of(title, off, limit, meaning + ".", telling=True)
 
 
 def _standardized(subject: Subject, name: str) -> Array:
@@ -535,12 +674,12 @@ def _standardized(subject: Subject, name: str) -> Array:
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
     places = np.concatenate([one.inputs for one in asked])
-    found = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
+    result = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])
-        variance = np.abs(found.variances[agent, own])
+        variance = np.abs(result.variances[agent, own])
         if one.noise_std is not None:
             variance = variance + one.noise_std**2  # which nobody else knows of
-        parts.append((one.values - found.means[agent, own]) / np.sqrt(variance))
+        parts.append((one.values - result.means[agent, own]) / np.sqrt(variance))
     return np.concatenate(parts)

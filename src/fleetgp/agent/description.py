@@ -44,12 +44,12 @@ from fleetgp.model.noise import NoiseModel
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction import DECENTRALIZED_METHODS, PredictionMethod, PredictionOptions, prediction_method
-from fleetgp.training import TRAINING_METHODS, TrainingMethod, TrainingOptions, training_method
-from fleetgp.training.constraints import Known
+from fleetgp.training import DECENTRALIZED_TRAINERS, TrainingMethod, TrainingOptions, training_method
+from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.validation import check_whole
 
 #: The methods that need no server.
-TRAINERS = tuple(name for name in TRAINING_METHODS if name.startswith("dec-"))
+TRAINERS = DECENTRALIZED_TRAINERS
 PREDICTORS = DECENTRALIZED_METHODS
 #: The tables of [training] about hyperparameters, by their names.
 KNOWN = ("bounds", "priors", "fixed")
@@ -371,7 +371,7 @@ class Description:
     def training_options(self, starts: Array | None) -> TrainingOptions:
         apart = {"method", "theta0", *KNOWN, "calibrate", "retrain_on_membership_change", "again_after"}
         given = self.training.model_dump(exclude=apart)
-        known = Known.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
+        known = ParameterConstraints.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
         model: dict[str, Any] = {"normalize": self.normalize, "mean": self.mean, "coordinates": self.coordinates}
         return TrainingOptions(starts=starts, seed=self.seed, known=known, **model, **given)
 
@@ -511,7 +511,7 @@ class Check:
         given = self.file.training.model_dump(include=set(KNOWN))
         for tables in (*((table,) for table in KNOWN), KNOWN):
             try:
-                Known.of(labels, **{table: given[table] for table in tables})
+                ParameterConstraints.of(labels, **{table: given[table] for table in tables})
             except InputError as error:
                 raise self.fail(f"training: {error}", "training", tables[0]) from error
 

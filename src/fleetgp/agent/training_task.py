@@ -21,8 +21,8 @@ from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
 from fleetgp.training import Fit, train_best, training_method
+from fleetgp.training.problem import SPANS
 from fleetgp.training.reporting import about_coordinates, about_divergence, about_flat, about_mean, about_offset
-from fleetgp.training.starts import SPANS
 
 #: Estimates this far from the magnitudes of an agent's own data, in log theta, are not kept: a factor of 1e10.
 BEYOND = 10.0 * np.log(10.0)

@@ -15,7 +15,7 @@ from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.advice import verify as verify_fleet
-from fleetgp.advice.verification import told as shown
+from fleetgp.advice.verify import two_digits
 from fleetgp.cli import options
 from fleetgp.cli.answers import agent_number, known_model
 from fleetgp.cli.arguments import Default, Family, option
@@ -294,7 +294,9 @@ def verify(
     table = plain_table("", "check", "verdict", "measured", "at most", left=2)
     for check in result.checks:
         colour = VERDICT_COLOURS[check.verdict]
-        table.add_row(check.name, f"[{colour}]{check.verdict}[/{colour}]", shown(check.measured), shown(check.limit))
+        table.add_row(
+            check.name, f"[{colour}]{check.verdict}[/{colour}]", two_digits(check.measured), two_digits(check.limit)
+        )
     emit({"model": str(model), **result.facts}, table, *map(escape, result.sentences), as_json=as_json)
     if not result.passed:
         raise typer.Exit(1)

@@ -212,7 +212,7 @@ def fit(
     about_model = where.backend | _coordinates_and_mean(model, inputs, kernel)
     about_model |= {"kernel": kernel, "seed": seed, "private": model.get("private")}
     noise = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
-    TrainingOptions(**how).refuse_foreign(training_method(training), flag_of)
+    training_method(training).check_options(TrainingOptions(**how), flag_of)
     _check(out, overwrite, inputs, target, calibrate)
     targets = Targets.of(target, kernel, inputs)
 

@@ -16,7 +16,7 @@ from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading
 from fleetgp.options import PredictionOptions, RowOptions
 from fleetgp.prediction.registry import refuse_foreign
-from fleetgp.training.constraints import Known, known_names, meant
+from fleetgp.training.constraints import ParameterConstraints, known_names, meant
 
 Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
@@ -94,7 +94,7 @@ class Constraints:
         given = {"--bound": self.bound, "--prior": self.prior, "--fix": self.fix}
         known = {FORMS[option][0]: _values_by_name(option, texts, names) for option, texts in given.items()}
         try:
-            Known.of(names, **known)
+            ParameterConstraints.of(names, **known)
         except InputError as error:  # of two options together: each has been checked
             argument, _, message = str(error).partition(": ")
             option = next((typed for typed, form in FORMS.items() if form[0] == argument), argument)
@@ -171,7 +171,7 @@ def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[st
             raise typed.wrong(f"{typed.name} was given before", 0)
         values[typed.name] = read(typed)
         try:
-            Known.of(names, **{argument: values})
+            ParameterConstraints.of(names, **{argument: values})
         except InputError as error:
             raise typed.wrong(str(error).removeprefix(f"{argument}: "), typed.at) from error
     return values

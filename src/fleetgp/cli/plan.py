@@ -114,26 +114,6 @@ def _advice_lines(description: Description, advice: Advice) -> list[Any]:
     return lines
 
 
-#: method -> what each agent sends, when to use it.
-TRAINING_NOTES = {
-    "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
-    "fact-gp": ("a gradient per step", "to compare: the optimum of dec-fact, which needs no server"),
-    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "to compare: the optimum of dec-g-fact"),
-    "c-gp": ("θ per round", "to compare with the paper"),
-    "apx-gp": ("θ per round", "to compare; a server, no data sent"),
-    "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
-    "dec-full-gp": ("once, the moments of its data, summed", "exact as full-gp: smooth fields, two inputs or so"),
-    "dec-fact-gp": (
-        "sums of l_i, gradient, Hessian per step",
-        "the default: no observation leaves an agent; exact, cheap",
-    ),
-    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "to compare: smooth fields in many small agents"),
-    "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
-    "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
-    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
-}
-
-
 def _method_row(row: TrainingMethod | PredictionMethod, notes: tuple[str, str]) -> dict[str, str]:
     sends, use = notes
     graph = "connected" if row.decentralized else "a central node"
@@ -147,8 +127,9 @@ def methods(as_json: Json = False) -> None:
 
     [cyan]fleetgp methods --json[/cyan]
     """
-    training = [_method_row(training_method(name), TRAINING_NOTES[name]) for name in fg.TRAINING_METHODS]
     load_plugins()
+    trainers = [training_method(name) for name in fg.TRAINING_METHODS]
+    training = [_method_row(row, (row.sends, row.use)) for row in trainers]
     predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
     prediction = [_method_row(row, row.notes) for row in predictors]
     tables = []

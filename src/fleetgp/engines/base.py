@@ -1,21 +1,4 @@
-"""What an engine is, what it answers, and the errors, trends and slopes that all engines share.
-
-Derivatives of a posterior by the inputs of its queries.
-
-What every engine answers with: the value of a likelihood, and a posterior.
-
-The functions that a mean function is made of: 1 and, of degree 1, the inputs about a centre.
-
-Sums of their products, weighed by the inverse covariance, give the coefficients of generalized least squares:
-
-    beta = (H'C^-1 H)^-1 H'C^-1 y        with the covariance (H'C^-1 H)^-1
-
-What an engine is: one way to compute the GP of one agent's data.
-
-The error of a GP that has no answer at a theta, which is told in the units and by the names of the user.
-
-The joint posterior of f at several points, given observations whose covariance is factorized.
-"""
+"""What an engine is, what it answers with, its errors, and what all engines share."""
 
 from __future__ import annotations
 
@@ -36,69 +19,83 @@ from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters, names
 from fleetgp.model.observations import Observations
 
+# ---- engines ---------------------------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Slopes:
-    """By the D columns of T queries: of the mean and of the variance of f, (T, D) each.
 
-    covariance: (T, D, D) of the derivatives of f; infinite where it has none.
+class Engine(abc.ABC):
+    """The GP of one agent's data, with answers that are exact or certified; None where there is none.
+
+    `register_engine` adds another one; tests/engines/test_conformance.py has what it must pass.
     """
 
-    mean: Array
-    variance: Array
-    covariance: Array
+    name: ClassVar[str]
+    agent: int | None  # whose data they are, for errors; None for data from all agents
+
+    @property
+    @abc.abstractmethod
+    def size(self) -> int:
+        """How many observations there are."""
+
+    @abc.abstractmethod
+    def grow(self, data: Observations) -> None:
+        """All observations, of which the first are those that there are: the others have come since."""
+
+    @abc.abstractmethod
+    def cost(self, theta: Array) -> float:
+        """The expected seconds of an evaluation on one core; inf where it cannot answer. Theta is in natural units.
+
+        A function of the data and theta alone, not of the machine: all hosts of an agent choose the same engine.
+        """
+
+    @abc.abstractmethod
+    def evaluate(self, log_theta: Array) -> Evaluation | None:
+        """NLL and log-gradient; None where they cannot be certified. Raises NumericalError."""
+
+    @abc.abstractmethod
+    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior | None:
+        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError.
+
+        before: that of the first rows at the same theta, by any engine: what of it can be used need not be computed.
+        """
+
+    @abc.abstractmethod
+    def products(self, theta: Array, trend: Trend) -> Array | None:
+        """Z'C^-1 Z for Z = (H, y), the functions of a mean function and the observations, (count + 1, count + 1).
+
+        None where it cannot be certified. Raises NumericalError.
+        """
+
+    @classmethod
+    def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:
+        """Each at its own log theta; a failure in its place.
+
+        Here in turn, with one BLAS thread: for engines of many short steps, which are mostly the interpreter's.
+        """
+        result: list[Evaluation | NumericalError | None] = []
+        with blas_threads(1):
+            for engine, log_theta in zip(engines, log_thetas, strict=True):
+                try:
+                    result.append(engine.evaluate(log_theta))
+                except NumericalError as failure:
+                    result.append(failure)
+        return result
 
 
-def slopes_given(
-    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
-) -> Slopes:
-    """At the queries (T, D), given observations y at the inputs (N, D).
+class DataEngine(Engine):
+    """An engine that keeps the observations themselves, for any kernel."""
 
-    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
-    """
-    changes = kernel.slopes(inputs, queries, h)  # (D, N, T)
-    solved = factor.solve(kernel(inputs, queries, h))
-    of_prior, bends = kernel.curvature(queries, h)
-    halves = np.stack([factor.half_solve(change) for change in changes])
-    return Slopes(
-        np.einsum("n,dnt->td", weights, changes),
-        of_prior - 2.0 * np.einsum("nt,dnt->td", solved, changes),
-        bends - np.einsum("ant,bnt->tab", halves, halves),
-    )
+    def __init__(self, data: Observations, kernel: Kernel, agent: int | None) -> None:
+        self.data, self.kernel, self.agent = data, kernel, agent
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def grow(self, data: Observations) -> None:
+        self.data = data
 
 
-def slopes_of_each(
-    kernel: Kernel,
-    h: Hyperparameters,
-    data: Observations,
-    rows: IntArray,
-    queries: Array,
-    failure: Callable[[IntArray], NumericalError],
-) -> tuple[Slopes, float]:
-    """At each query given its own rows (T, m) of the data, and the largest jitter.
-
-    failure: the error where the covariance of some rows cannot be factorized.
-    """
-    found, jitter, noise = [], 0.0, kernel.noise(data, h)
-    for near, query in zip(rows, queries, strict=True):
-        inputs, values = data.inputs[near], data.values[near]
-        factor = factorize(kernel(inputs, None, h), noise[near])
-        if factor is None:
-            raise failure(near)
-        jitter = max(jitter, factor.jitter)
-        found.append(slopes_given(kernel, h, inputs, factor, factor.solve(values), query[None]))
-    return joined(found, queries.shape[1]), jitter
-
-
-def joined(parts: list[Slopes], dimension: int) -> Slopes:
-    """One after the other, of queries with so many columns."""
-    empty = np.zeros((0, dimension))
-    return Slopes(
-        np.concatenate([empty, *(part.mean for part in parts)]),
-        np.concatenate([empty, *(part.variance for part in parts)]),
-        np.concatenate([np.zeros((0, dimension, dimension)), *(part.covariance for part in parts)]),
-    )
-
+# ---- answers ---------------------------------------------------------------------------------------------------------
 
 #: exp(2 * 150) is still far inside the range of a double.
 LARGEST_LOG = 150.0
@@ -154,6 +151,18 @@ class WeightedPosterior(Posterior, Protocol):
 
 
 @dataclass(frozen=True)
+class Slopes:
+    """By the D columns of T queries: of the mean and of the variance of f, (T, D) each.
+
+    covariance: (T, D, D) of the derivatives of f; infinite where it has none.
+    """
+
+    mean: Array
+    variance: Array
+    covariance: Array
+
+
+@dataclass(frozen=True)
 class Trend:
     """centre: (D,).  linear: with slopes, or a constant alone."""
 
@@ -177,81 +186,11 @@ class Trend:
         return np.concatenate([self.columns(data.inputs), data.values[:, None]], axis=1)
 
 
-class Engine(abc.ABC):
-    """The GP of one agent's data, with answers that are exact or certified; None where there is none.
-
-    To add an engine: implement these methods, let `Expert` hold it, and add it to tests/engines/test_conformance.py.
-    """
-
-    name: ClassVar[str]
-    agent: int | None  # whose data they are, for errors; None for data from all agents
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> int:
-        """How many observations there are."""
-
-    @abc.abstractmethod
-    def grow(self, data: Observations) -> None:
-        """All observations, of which the first are those that there are: the others have come since."""
-
-    @abc.abstractmethod
-    def cost(self, theta: Array) -> float:
-        """The expected seconds of an evaluation on one core; inf where it cannot answer. Theta is in natural units.
-
-        A function of the data and theta alone, not of the machine: all hosts of an agent choose the same engine.
-        """
-
-    @abc.abstractmethod
-    def evaluate(self, log_theta: Array) -> Evaluation | None:
-        """NLL and log-gradient; None where they cannot be certified. Raises NumericalError."""
-
-    @abc.abstractmethod
-    def condition(self, theta: Array, before: Posterior | None = None) -> Posterior | None:
-        """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError.
-
-        before: that of the first rows at the same theta, by any engine: what of it can be used need not be computed.
-        """
-
-    @abc.abstractmethod
-    def products(self, theta: Array, trend: Trend) -> Array | None:
-        """Z'C^-1 Z for Z = (H, y), the functions of a mean function and the observations, (count + 1, count + 1).
-
-        None where it cannot be certified. Raises NumericalError.
-        """
-
-    @classmethod
-    def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:
-        """Each at its own log theta; a failure in its place.
-
-        Here in turn, with one BLAS thread: for engines of many short steps, which are mostly the interpreter's.
-        """
-        found: list[Evaluation | NumericalError | None] = []
-        with blas_threads(1):
-            for engine, log_theta in zip(engines, log_thetas, strict=True):
-                try:
-                    found.append(engine.evaluate(log_theta))
-                except NumericalError as failure:
-                    found.append(failure)
-        return found
-
-
-class DataEngine(Engine):
-    """An engine that keeps the observations themselves, for any kernel."""
-
-    def __init__(self, data: Observations, kernel: Kernel, agent: int | None) -> None:
-        self.data, self.kernel, self.agent = data, kernel, agent
-
-    @property
-    def size(self) -> int:
-        return len(self.data)
-
-    def grow(self, data: Observations) -> None:
-        self.data = data
-
+# ---- errors ----------------------------------------------------------------------------------------------------------
 
 #: What helps where sigma_eps is too small, whoever chose it; and where theta is nothing that data can be like.
 MORE_NOISE = "give a theta with a larger sigma_eps, or train with a larger noise_floor"
+
 OUT_OF_RANGE = "that is out of range: give one closer to the scale of the data"
 
 
@@ -270,13 +209,13 @@ class ThetaError(NumericalError):
         self.names: Sequence[str] | None = None
 
     def __str__(self) -> str:
-        return f"{self.what} at {told_theta(self.theta, self.names)}: {self.advice}"
+        return f"{self.what} at {describe_theta(self.theta, self.names)}: {self.advice}"
 
 
-def told_theta(theta: Array, labels: Sequence[str] | None = None) -> str:
+def describe_theta(theta: Array, labels: Sequence[str] | None = None) -> str:
     """For a message: every hyperparameter by its name, to four digits. labels: their names, if these are known.
 
-    >>> told_theta(np.array([1.23456, 0.3, 1e-9]))
+    >>> describe_theta(np.array([1.23456, 0.3, 1e-9]))
     'theta = (l_1 = 1.235, sigma_f = 0.3, sigma_eps = 1e-09)'
     """
     labels = names(len(theta) - 2) if labels is None or len(labels) != len(theta) else labels
@@ -313,6 +252,9 @@ def retold(*, units: Array | None = None, names: Sequence[str] | None = None) ->
         raise
 
 
+# ---- what posteriors share -------------------------------------------------------------------------------------------
+
+
 def mean_and_covariance(
     kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
 ) -> tuple[Array, Array]:
@@ -332,6 +274,57 @@ def symmetric(covariance: Array) -> Array:
     >>> symmetric(np.array([[1.0, 0.5], [0.3, -1e-17]])).tolist()
     [[1.0, 0.4], [0.4, 0.0]]
     """
-    found = 0.5 * (covariance + covariance.T)
-    np.fill_diagonal(found, np.maximum(np.diagonal(found), 0.0))
-    return np.asarray(found)
+    result = 0.5 * (covariance + covariance.T)
+    np.fill_diagonal(result, np.maximum(np.diagonal(result), 0.0))
+    return np.asarray(result)
+
+
+def slopes_given(
+    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
+) -> Slopes:
+    """At the queries (T, D), given observations y at the inputs (N, D).
+
+    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
+    """
+    changes = kernel.slopes(inputs, queries, h)  # (D, N, T)
+    solved = factor.solve(kernel(inputs, queries, h))
+    of_prior, bends = kernel.curvature(queries, h)
+    halves = np.stack([factor.half_solve(change) for change in changes])
+    return Slopes(
+        np.einsum("n,dnt->td", weights, changes),
+        of_prior - 2.0 * np.einsum("nt,dnt->td", solved, changes),
+        bends - np.einsum("ant,bnt->tab", halves, halves),
+    )
+
+
+def slopes_of_each(
+    kernel: Kernel,
+    h: Hyperparameters,
+    data: Observations,
+    rows: IntArray,
+    queries: Array,
+    failure: Callable[[IntArray], NumericalError],
+) -> tuple[Slopes, float]:
+    """At each query given its own rows (T, m) of the data, and the largest jitter.
+
+    failure: the error where the covariance of some rows cannot be factorized.
+    """
+    result, jitter, noise = [], 0.0, kernel.noise(data, h)
+    for near, query in zip(rows, queries, strict=True):
+        inputs, values = data.inputs[near], data.values[near]
+        factor = factorize(kernel(inputs, None, h), noise[near])
+        if factor is None:
+            raise failure(near)
+        jitter = max(jitter, factor.jitter)
+        result.append(slopes_given(kernel, h, inputs, factor, factor.solve(values), query[None]))
+    return joined(result, queries.shape[1]), jitter
+
+
+def joined(parts: list[Slopes], dimension: int) -> Slopes:
+    """One after the other, of queries with so many columns."""
+    empty = np.zeros((0, dimension))
+    return Slopes(
+        np.concatenate([empty, *(part.mean for part in parts)]),
+        np.concatenate([empty, *(part.variance for part in parts)]),
+        np.concatenate([np.zeros((0, dimension, dimension)), *(part.covariance for part in parts)]),
+    )

@@ -1,15 +1,9 @@
-"""Chebyshev expansions in one and several dimensions, and how many terms the squared exponential needs.
-
-One-dimensional Chebyshev expansions on [-1, 1], and how many terms the squared exponential needs.
+"""A short orthogonal basis of the squared exponential on a box: k(x, x') = sum_i phi_i(x) phi_i(x').
 
 On an interval the kernel exp(-h^2 (t - t')^2), h = half the interval's width over the length-scale, is to any
-accuracy a short expansion T(t) A T(t')' in Chebyshev polynomials.
-
-A short orthogonal basis of the squared exponential on a box: k(x, x') = sum_i phi_i(x) phi_i(x').
-
-Per axis the kernel on the Chebyshev nodes of the box has few eigenvectors above rounding; products of them over
-the axes, the small ones dropped, make the basis. It depends on theta and the box alone, not on any data, so
-agents that know both have the same one.
+accuracy a short expansion T(t) A T(t')' in Chebyshev polynomials. Per axis the kernel on the Chebyshev nodes of the box
+has few eigenvectors above rounding; products of them over the axes, the small ones dropped, make the basis. It depends
+on theta and the box alone, not on any data, so agents that know both have the same one.
 """
 
 from __future__ import annotations

@@ -1,22 +1,6 @@
 """Experts: the GP of one agent, robust to outliers if asked, and the GP of a whole fleet by its moments.
 
-A local GP with several engines: at each theta the cheapest one that is certified, or the one for any size.
-
-A rule for outliers: an observation counts as one that is 2.5 deviations off at most.
-
-Each observation is compared with what the others say of it, leave-one-out: e_n is how far it is off, v_n the variance
-of f there given the others, and z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with the noise that it has if it is none. If
-|z_n| is more than 2.5, its noise becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
-
-    w_n = 1 + ((z_n / 2.5)^2 - 1) (v_n + s_n^2 + sigma_g^2) / sigma_g^2
-
-What the others say depends on their weights, so this goes in a few turns, from w = 1. Outliers may have made sigma_g
-too large, which would hide them: where the middle one of |z| is smaller than that of a normal distribution, all are
-judged by that.
-
-The weights are a function of the observations that an expert has and of theta: nothing is kept, and nothing is sent.
-
-The GP of all data of a fleet, which is known by its moments alone.
+An expert has several engines: at each theta the cheapest one that is certified, or the one for any size.
 """
 
 from __future__ import annotations
@@ -191,9 +175,9 @@ class Expert:
     @property
     def silent(self) -> BoolArray:
         """(P,) which hyperparameters say nothing about its data: noises of others."""
-        found = np.zeros(self.kernel.count(self.dimension), dtype=bool)
-        found[-self.kernel.noise_count :] = self.kernel.noise_model.absent(self.data)
-        return found
+        result = np.zeros(self.kernel.count(self.dimension), dtype=bool)
+        result[-self.kernel.noise_count :] = self.kernel.noise_model.absent(self.data)
+        return result
 
     def part(self, rows: IntArray) -> Expert:
         """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
@@ -205,9 +189,9 @@ class Expert:
     def reobserved(self, data: Observations) -> Expert:
         """The GP of the same places with other values, and another noise of them."""
         kernel, agent, engine, n_neighbours, moments = self._settings
-        found = Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
-        found._vecchia = self._vecchia.reobserved(data)
-        return found
+        result = Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
+        result._vecchia = self._vecchia.reobserved(data)
+        return result
 
     def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
@@ -224,8 +208,8 @@ class Expert:
             harder = log_theta.copy()
             harder[:-2] -= ROOM
             harder[-1] -= ROOM
-            found = self._moments.evaluate(harder) if self._affordable(np.exp(harder)) else None
-            self._settled = self._moments if found is not None and self.accepts(found) else self._vecchia
+            result = self._moments.evaluate(harder) if self._affordable(np.exp(harder)) else None
+            self._settled = self._moments if result is not None and self.accepts(result) else self._vecchia
 
     def _affordable(self, theta: Array) -> bool:
         """Whether being exact is worth its price where there are too many points for the dense engine."""
@@ -259,33 +243,33 @@ class Expert:
             return [self._moments, last] if self._affordable(theta) else [last]
         return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
 
-    def accepts(self, found: Evaluation | NumericalError) -> bool:
+    def accepts(self, result: Evaluation | NumericalError) -> bool:
         """Whether an evaluation is as good as exact. A failure is one with every engine."""
-        if isinstance(found, NumericalError):
+        if isinstance(result, NumericalError):
             return True
-        return found.error <= max(tolerance(self.size), TEN_DIGITS * abs(found.nll) if self.large else 0.0)
+        return result.error <= max(tolerance(self.size), TEN_DIGITS * abs(result.nll) if self.large else 0.0)
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL, its log-gradient, and the engine they came from."""
-        (found,) = evaluate([self], log_theta[None])
-        if isinstance(found, NumericalError):
-            raise found
-        return found
+        (result,) = evaluate([self], log_theta[None])
+        if isinstance(result, NumericalError):
+            raise result
+        return result
 
     def condition(self, theta: Array, before: Posterior | None = None) -> Posterior:
         """The posterior at fixed hyperparameters (natural units), ready for queries. before: see `Engine.condition`."""
         for engine in self.preferred(theta):
-            found = engine.condition(theta, before)
-            if found is not None:
-                return found
+            result = engine.condition(theta, before)
+            if result is not None:
+                return result
         raise self.failure(theta)
 
     def products(self, theta: Array, trend: Trend) -> Array:
         """Z'C^-1 Z for Z = (H, y) at theta (natural units), see `Engine.products`."""
         for engine in (*self.preferred(theta), self.always):
-            found = engine.products(theta, trend)
-            if found is not None:
-                return found
+            result = engine.products(theta, trend)
+            if result is not None:
+                return result
         raise self.failure(theta)
 
     @property
@@ -312,7 +296,7 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
     """Every expert at its own log theta, on all cores; a failure in its place."""
     with np.errstate(over="ignore", under="ignore"):
         thetas = np.exp(log_thetas)
-    found: dict[int, Evaluation | NumericalError] = {}
+    result: dict[int, Evaluation | NumericalError] = {}
     untried = {i: iter(expert.preferred(theta)) for i, (expert, theta) in enumerate(zip(experts, thetas, strict=True))}
     while untried:
         # All whose turn it is with one engine go together: each engine knows best how to use the cores.
@@ -320,14 +304,14 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
         for i, engines in untried.items():
             engine = next(engines, None)
             if engine is None:
-                found[i] = experts[i].failure(thetas[i])
+                result[i] = experts[i].failure(thetas[i])
             else:
                 turns[type(engine)][i] = engine
         for kind, turn in turns.items():
             answers = zip(turn, kind.evaluate_many(list(turn.values()), log_thetas[list(turn)]), strict=True)
-            found |= {i: answer for i, answer in answers if answer is not None and experts[i].accepts(answer)}
-        untried = {i: engines for i, engines in untried.items() if i not in found}
-    return [found[i] for i in range(len(experts))]
+            result |= {i: answer for i, answer in answers if answer is not None and experts[i].accepts(answer)}
+        untried = {i: engines for i, engines in untried.items() if i not in result}
+    return [result[i] for i in range(len(experts))]
 
 
 def condition(
@@ -340,15 +324,15 @@ def condition(
 
     before: those of the first rows of some, at the same thetas.
     """
-    found: dict[int, Result] = {}
+    result: dict[int, Result] = {}
 
     def one(i: int) -> None:
-        found[i] = use(experts[i].condition(thetas[i], before[i] if before else None))
+        result[i] = use(experts[i].condition(thetas[i], before[i] if before else None))
 
     # Threads inside BLAS are for large matrices: the short steps of other engines would only wait for each other.
     first = [expert.preferred(theta)[0] for expert, theta in zip(experts, thetas, strict=True)]
     share(one, range(len(experts)), largest=max(e.size if isinstance(e, DenseEngine) else 0 for e in first))
-    return [found[i] for i in range(len(experts))]
+    return [result[i] for i in range(len(experts))]
 
 
 #: An observation counts as one that is so many deviations off, at most.
@@ -362,22 +346,33 @@ SMALLEST, FEWEST = 0.01, 10
 
 
 def reweighed(expert: Expert, theta: Array) -> Expert:
-    """The GP of the same observations, with weights by this rule at theta (natural units). Raises NumericalError."""
+    """The GP of the same observations, with outliers weighed down, at theta (natural units). Raises NumericalError.
+
+    Each observation is compared with what the others say of it, leave-one-out: e_n is how far it is off, v_n the
+    variance of f there given the others, and z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with the noise that it has if
+    it is none. If |z_n| is more than 2.5, its noise becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
+
+        w_n = 1 + ((z_n / 2.5)^2 - 1) (v_n + s_n^2 + sigma_g^2) / sigma_g^2
+
+    What the others say depends on their weights, so this goes in a few turns, from w = 1. Outliers may have made
+    sigma_g too large, which would hide them: where the median of |z| is smaller than that of a normal distribution, all
+    are judged by that. Weights are a function of the observations and of theta: nothing is sent.
+    """
     kernel, noise = expert.kernel, expert.kernel.noise_model
     plain = expert.data.weighted(np.ones(expert.size))
     nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)
     trained = noise.trained(plain, kernel.sigmas(theta)) ** 2
-    found = expert.reobserved(plain)
+    result = expert.reobserved(plain)
     for _ in range(TURNS):
-        posterior = found.condition(theta)
+        posterior = result.condition(theta)
         assert isinstance(posterior, WeightedPosterior), "no kernel with weights has moments"
         error, variance = posterior.left_out()
         total = variance + nominal
         weights = 1.0 + excess(error / np.sqrt(total), groups) * total / trained
-        if np.array_equal(weights, _weights(found)):
+        if np.array_equal(weights, _weights(result)):
             break
-        found = expert.reobserved(plain.weighted(weights))
-    return found
+        result = expert.reobserved(plain.weighted(weights))
+    return result
 
 
 def excess(z: Array, groups: IntArray) -> Array:
@@ -500,17 +495,17 @@ class FleetExpert(Expert):
         sizes = self.sizes(theta)
         return sizes is not None and self.moments.covers(sizes)
 
-    def accepts(self, found: Evaluation | NumericalError) -> bool:
+    def accepts(self, result: Evaluation | NumericalError) -> bool:
         """On the way less will do: a step that fails is worse for a minimizer than one that may be a little off."""
-        if isinstance(found, NumericalError):
+        if isinstance(result, NumericalError):
             return True
-        self.failing = not found.error <= max(ON_THE_WAY, SIX_DIGITS * abs(found.nll))
+        self.failing = not result.error <= max(ON_THE_WAY, SIX_DIGITS * abs(result.nll))
         return not self.failing
 
     def certain(self, log_theta: Array) -> bool:
         """Whether the likelihood at theta is as good as exact: for where a training ends."""
-        found = self.engine.evaluate(log_theta)
-        return found is not None and found.error <= max(EXACT, tolerance(self.size), EXACT_EACH * self.size)
+        result = self.engine.evaluate(log_theta)
+        return result is not None and result.error <= max(EXACT, tolerance(self.size), EXACT_EACH * self.size)
 
     def failure(self, theta: Array) -> ThetaError:
         """Why there is no answer at theta."""

@@ -58,15 +58,10 @@ def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
     return np.concatenate(parts, axis=axis).take(order, axis=axis)
 
 
-def _one_expert(method: TrainingMethod) -> bool:
-    """Whether every group has one expert for all data, the same."""
-    return method.meet in ("moments", "pool")
-
-
 def merged_report(method: TrainingMethod, told: Sequence[Told], hosting: Hosting) -> Told:
     """What all groups tell of one round."""
     start, done, thetas, chosen = told[0]
-    if not _one_expert(method):
+    if not method.one_expert:
         thetas = joined_rows([part[2] for part in told], hosting)
     return start, done, thetas, chosen
 
@@ -80,12 +75,12 @@ def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) ->
     whole: dict[str, Any] = {}
     for name, axis in along.items():
         values = [getattr(fit, name) for fit in fits]
-        if _one_expert(method) and values[0].size and name != "sample":  # every agent has the same
+        if method.one_expert and values[0].size and name != "sample":  # every agent has the same
             whole[name] = np.repeat(values[0].take([0], axis=axis), agents, axis=axis)
         else:
             whole[name] = joined_rows(values, hosting, axis) if values[0].size else values[0]
     engine = joined_rows([fit.engine for fit in fits], hosting).tolist()
-    if _one_expert(method):
+    if method.one_expert:
         return replace(first, **whole, engine=tuple(engine), ledger=ledger)
     nlls = joined_rows([fit.nlls for fit in fits], hosting)
     start_nlls = joined_rows([fit.start_nlls for fit in fits], hosting, axis=1)

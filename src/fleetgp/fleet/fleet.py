@@ -93,7 +93,6 @@ from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import TrainingProgress, warn_of_end
-from fleetgp.training.trainer import check_stepwise
 from fleetgp.validation import as_flag, as_names, check_whole
 
 
@@ -677,7 +676,7 @@ class Fleet:
         row = training_method(method)
         refuse_private(row, self.private, rows=min(self.data.counts))
         given = given_in(options, TrainKeywords, "trainer")
-        check_stepwise(row, [name for name in given if name in TrainerOptions.__annotations__])
+        row.check_stepwise([name for name in given if name in TrainerOptions.__annotations__])
         self._backend.check_here("trainer")
         if self.coordinates.name != "as-given":
             raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')

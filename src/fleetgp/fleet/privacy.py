@@ -34,26 +34,6 @@ FEWEST_ROWS = 5
 #: observations at most twice as many, and every row has two unknown numbers at least.
 FEWEST_ROWS_FOR_MOMENTS = LARGEST_GRID
 
-#: How a training meets -> what its messages may hold, besides statistics.
-_MEETING: dict[str, tuple[str, ...]] = {
-    "moments": ("hyperparameters", "moments"),
-    "tree": (),
-    "edges": ("hyperparameters", "stopping"),
-    "pool": ("hyperparameters", "moments", *ROWS),  # moments of data in files
-    "minimize": ("hyperparameters",),
-    "server": ("hyperparameters", "stopping"),
-}
-
-
-def kinds_of_training(method: TrainingMethod) -> tuple[str, ...]:
-    """The kinds of content that a training by this method may send.
-
-    >>> kinds_of_training(TRAINERS["dec-fact-gp"]), kinds_of_training(TRAINERS["dec-gapx-gp"])
-    (('statistics',), ('hyperparameters', 'inputs', 'observations', 'statistics', 'stopping'))
-    """
-    samples = ROWS if method.augmented else ()
-    return _sorted("statistics", *_MEETING[method.meet], *samples)
-
 
 def kinds_of_prediction(
     method: PredictionMethod, kernel: Kernel | None = None, engine: str = "auto", consensus: str = "tree"
@@ -96,7 +76,7 @@ def refusal(
     rows: of the smallest agent, if they are known: moments of few rows determine the rows.
     """
     if isinstance(method, TrainingMethod):
-        kinds = kinds_of_training(method)
+        kinds = method.kinds
     else:
         kinds = kinds_of_prediction(method, kernel, engine)
     told = [kind for kind in withheld(private) if kind in kinds]
@@ -109,7 +89,7 @@ def refusal(
             "it sends so many sums over an agent's rows (moments) that they may determine the rows of an agent with "
             f"fewer than {FEWEST_ROWS_FOR_MOMENTS:,}"
         )
-    if private == "likelihoods" and isinstance(method, TrainingMethod) and method.meet in ("tree", "minimize"):
+    if private == "likelihoods" and isinstance(method, TrainingMethod) and method.reveals_likelihoods:
         return "it sends sums of likelihoods and their derivatives, which are private"
     return ""
 
@@ -187,6 +167,6 @@ def table() -> list[tuple[str, str]]:
     found: dict[tuple[str, str], list[str]] = {}
     for task, names in (("training", TRAINING_METHODS), ("prediction", PREDICTION_METHODS)):
         for name in names:
-            kinds = kinds_of_training(TRAINERS[name]) if task == "training" else kinds_of_prediction(PREDICTORS[name])
+            kinds = TRAINERS[name].kinds if task == "training" else kinds_of_prediction(PREDICTORS[name])
             found.setdefault((task, ", ".join(kinds)), []).append(f"`{name}`")
     return [(f"{task}: {', '.join(names)}", kinds) for (task, kinds), names in found.items()]

@@ -14,7 +14,7 @@ from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.source import held_by
 from fleetgp.kernels.expression import Kernels
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
-from fleetgp.training.constraints import Known
+from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.training.options import preset_options
 
 
@@ -43,14 +43,14 @@ def training_options(
     data = next(iter(observed.values()))
     starts = None if theta0 is None else check_starts(data, theta0, names)
     some = any(each is not None and not (isinstance(each, Mapping) and not each) for each in known)
-    constraints = Known.of(names, *known) if some else None
+    constraints = ParameterConstraints.of(names, *known) if some else None
     if some and len({kernel.names(data.dimension) for kernel in kernels}) > 1:
         raise InputError(
             "bounds, priors and fixed values are of one kernel's hyperparameters, got several kernels with different "
             "ones to choose from: give one kernel, or leave them out"
         )
     result = TrainingOptions(**{**model, **options, "starts": starts, "known": constraints})
-    result.refuse_foreign(method)
+    method.check_options(result)
     return result
 
 

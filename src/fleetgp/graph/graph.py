@@ -1,9 +1,4 @@
-"""A communication graph: a frozen list of undirected edges, and what follows from it.
-
-What may be a graph: one clear error for whatever may not.
-
-How far agents are from each other, in hops.
-"""
+"""A communication graph: a frozen list of undirected edges, and what follows from it."""
 
 from __future__ import annotations
 

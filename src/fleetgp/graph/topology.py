@@ -1,13 +1,4 @@
-"""Whatever a caller calls a graph, as one.
-
-Neighbours by place: the Gabriel graph of points, which links those between which nobody stands.
-
-Graphs that vary over time: a periodic sequence of them.
-
-A graph without some agents that still pass on what others say: their neighbours are linked as through them.
-
-Agents in groups of nearly equal size with few edges between the groups: who is hosted with whom.
-"""
+"""Graphs by name and by place, graphs that vary over time, and what groups and relays make of them."""
 
 from __future__ import annotations
 

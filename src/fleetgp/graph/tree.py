@@ -56,22 +56,22 @@ class Tree:
     @cached_property
     def turns(self) -> list[tuple[IntArray, IntArray]]:
         """The same in turns within which no parent stands twice: an agent's children in the order of their ids."""
-        found = []
+        result = []
         for below, above in self.levels:
             order = np.argsort(above, kind="stable")
             below, above = below[order], above[order]
             rank = np.arange(len(above)) - np.searchsorted(above, above)
-            found += [(below[rank == r], above[rank == r]) for r in range(int(rank.max()) + 1)]
-        return found
+            result += [(below[rank == r], above[rank == r]) for r in range(int(rank.max()) + 1)]
+        return result
 
     @cached_property
     def children(self) -> list[list[int]]:
         """Of each agent, by id."""
-        found: list[list[int]] = [[] for _ in self.parents]
+        result: list[list[int]] = [[] for _ in self.parents]
         for agent, parent in enumerate(self.parents.tolist()):
             if agent != self.root:
-                found[parent].append(agent)
-        return found
+                result[parent].append(agent)
+        return result
 
     def sums_below(self, amounts: IntArray) -> IntArray:
         """(M, ..) sums over each agent and all below it."""
@@ -86,12 +86,12 @@ class Tree:
         >>> Tree.of(Graph.path(5)).below(3).tolist()
         [3, 4]
         """
-        found, waiting = [agent], [agent]
+        result, waiting = [agent], [agent]
         while waiting:
             children = self.children[waiting.pop()]
-            found += children
+            result += children
             waiting += children
-        return np.array(sorted(found), dtype=np.int64)
+        return np.array(sorted(result), dtype=np.int64)
 
     def way_to(self, agent: int) -> list[int]:
         """From the root to an agent, without the root.

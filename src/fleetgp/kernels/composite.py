@@ -1,14 +1,11 @@
-"""Sums and products of kernels, and the leaves that they are composed of.
+"""Sums of products of leaves: k(x, x') = sum_t sigma_t^2 prod_j phi_j(x, x'), j over the leaves of term t.
 
-What kernels are composed of: functions phi(x, x') of some of the inputs, with hyperparameters p of their own.
+A leaf is a function of some of the inputs, with hyperparameters p of its own. It is the rule for points (.., N, D) and
+(.., N', D), which may come in stacks: its value, and the derivatives of that by the logarithms of p. Stationary ones
+have phi(x, x) = 1. A leaf may stand in several terms: (a + b) * c is a c + b c with one c.
 
-Each is the rule for points (.., N, D) and (.., N', D), which may come in stacks: its value, and the derivatives of that
-by the logarithms of p. Stationary ones have phi(x, x) = 1.
-
-Sums of products of leaves: k(x, x') = sum_t sigma_t^2 prod_j phi_j(x, x'), j over the leaves of term t.
-
-A leaf may stand in several terms: (a + b) * c is a c + b c with one c. theta: the hyperparameters of the leaves, in the
-order in which they were written, then sigma_f of every term, then those of the noise.
+theta: the hyperparameters of the leaves, in the order in which they were written, then sigma_f of every term, then
+those of the noise.
 """
 
 from __future__ import annotations
@@ -331,12 +328,12 @@ class Composite(Kernel):
         labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs)
         own = [one.names(labels) for one in self.leaves]
         often = Counter(name for each in own for name in each)
-        found: list[str] = []
+        result: list[str] = []
         for j, each in enumerate(own):
-            found += [name if often[name] == 1 else f"{self._called(j)}.{name}" for name in each]
+            result += [name if often[name] == 1 else f"{self._called(j)}.{name}" for name in each]
         several = len(self.terms) > 1
-        found += [f"sigma_f{t + 1}" if several else "sigma_f" for t in range(len(self.terms))]
-        return (*found, *self.noise_model.names)
+        result += [f"sigma_f{t + 1}" if several else "sigma_f" for t in range(len(self.terms))]
+        return (*result, *self.noise_model.names)
 
     def _called(self, j: int) -> str:
         """A leaf by the name of its kernel, with a number if there are several of that name."""
@@ -349,13 +346,13 @@ class Composite(Kernel):
 
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
         """From the first leaf that says something about an input."""
-        found, places = np.full(dimension, np.inf), np.full(dimension, -1)
+        result, places = np.full(dimension, np.inf), np.full(dimension, -1)
         for j, one in enumerate(self.leaves):
             for axis, k in one.near().items():
                 if places[axis] < 0:
                     places[axis] = self._ends[j] + k
-                    found[axis] = h.theta[places[axis]]
-        return found, places
+                    result[axis] = h.theta[places[axis]]
+        return result, places
 
     def start(self, reach: Array, span: float, size: float) -> Array:
         seen: Counter[tuple[int, ...]] = Counter()
@@ -390,12 +387,12 @@ class Composite(Kernel):
     def slopes(self, left: Array, right: Array, h: Hyperparameters) -> Array:
         own, variances = self.split(h)
         values = [one.at(left, right, p)[0] for one, p in zip(self.leaves, own, strict=True)]
-        found = np.zeros((right.shape[1], len(left), len(right)))
+        result = np.zeros((right.shape[1], len(left), len(right)))
         for j, (one, p) in enumerate(zip(self.leaves, own, strict=True)):
             beside = self.beside(j, values, variances)
             for axis, slope in one.slopes(left, right, p).items():
-                found[axis] += beside * slope
-        return found
+                result[axis] += beside * slope
+        return result
 
     def curvature(self, points: Array, h: Hyperparameters) -> tuple[Array, Array]:
         """Of a product: every leaf's own, and the slopes of each two by x and by x'."""
@@ -448,8 +445,8 @@ class CompositeCovariance:
     def __init__(self, kernel: Composite, left: Array, right: Array, h: Hyperparameters) -> None:
         self._kernel = kernel
         own, self._variances = kernel.split(h)
-        found = [one.at(left, right, p) for one, p in zip(kernel.leaves, own, strict=True)]
-        self._values, self._slopes = [value for value, _ in found], [slopes for _, slopes in found]
+        result = [one.at(left, right, p) for one, p in zip(kernel.leaves, own, strict=True)]
+        self._values, self._slopes = [value for value, _ in result], [slopes for _, slopes in result]
         self.matrix = kernel.summed(self._values, self._variances)
 
     def derivatives(self) -> Iterator[Array]:
@@ -463,8 +460,8 @@ class CompositeCovariance:
 
     def contract(self, weights: Array) -> Array:
         """sum_ij weights_ij d matrix_ij / d log theta, (.., P - Q): by all but those of the noise."""
-        found = [np.einsum("...ij,...ij->...", weights, change) for change in self.derivatives()]
-        return np.stack(found, axis=-1)
+        result = [np.einsum("...ij,...ij->...", weights, change) for change in self.derivatives()]
+        return np.stack(result, axis=-1)
 
 
 def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
@@ -481,9 +478,9 @@ def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
         raise InputError(
             f"noise that differs needs a kernel by its name, or an expression of such, got {type(kernel).__name__}"
         )
-    found = copy(KERNELS[kernel.name])
-    found.noise_model = noise_model
-    return found
+    result = copy(KERNELS[kernel.name])
+    result.noise_model = noise_model
+    return result
 
 
 def as_composite(kernel: Kernel, dimension: int) -> Composite:

@@ -1,4 +1,4 @@
-"""Kernels as people write them: "matern32(lon, lat) * matern12(day) + linear(lon)".
+"""Kernels as people write them: "matern32(lon, lat) * matern12(day) + linear(lon)"; one, or several to choose from.
 
     sum     = product ("+" product)*
     product = factor ("*" factor)*
@@ -7,8 +7,6 @@
 
 Without inputs a leaf is a function of all of them. Inputs go by their names, or by their numbers, which begin at 1;
 names with other characters than letters, digits, ".", "_" and "-" stand in quotes.
-
-The kernels that a fleet may choose from: one, or several of which held-out data shall tell the best.
 """
 
 from __future__ import annotations
@@ -115,10 +113,10 @@ class Parser:
         """What is next: a word, a sign, or nothing."""
         if not self.text[self._at :].strip():
             return ""
-        found = _TOKEN.match(self.text, self._at)
-        if found is None:
+        result = _TOKEN.match(self.text, self._at)
+        if result is None:
             raise self._wrong("expected a kernel, an input, +, *, a comma or a bracket")
-        return found.group().strip()
+        return result.group().strip()
 
     def _take(self, sign: str) -> bool:
         if self._peek() != sign:
@@ -178,8 +176,8 @@ def as_kernels(kernel: object, inputs: int | Sequence[str] | None = None) -> Ker
         return (as_kernel(kernel, inputs),)
     if not isinstance(kernel, list | tuple) or not kernel:
         raise InputError(f'expected a kernel, "auto" or a list of kernels, got {shortened(kernel)}')
-    found = tuple(as_kernel(one, inputs) for one in kernel)
-    names = [one.name for one in found]
+    result = tuple(as_kernel(one, inputs) for one in kernel)
+    names = [one.name for one in result]
     if len(set(names)) < len(names):
         raise InputError(f"expected different kernels to choose from, got {', '.join(names)}")
-    return found
+    return result

@@ -209,16 +209,16 @@ class Stationary(Kernel):
         flat, slopes = s.reshape(-1), None if slope is None else slope.reshape(-1)
 
         def differ(starts: Iterable[int]) -> bool:
-            found = False
+            result = False
             for start in starts:
                 chunk = slice(start, start + CHUNK)
                 with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                     profile, descent = self.profile_and_slope(flat[chunk], exp)
                 flat[chunk] = profile
-                found = descent is not profile
-                if slopes is not None and found:
+                result = descent is not profile
+                if slopes is not None and result:
                     slopes[chunk] = descent
-            return found
+            return result
 
         starts = range(0, flat.size, CHUNK)
         parts = cores() if len(starts) >= WORTH_SPREADING else 1

@@ -1,12 +1,9 @@
-"""The robust Cholesky factorization: jitter is escalated, reported, and never hidden.
-
-LAPACK without the interpreter lock: the routines behind a likelihood, callable from several threads at once.
+"""Cholesky factorization whose jitter is escalated, reported and never hidden; LAPACK without the interpreter lock.
 
 SciPy's own wrappers hold the lock, so that threads over agents gain nothing. The same compiled routines are
 exported by `scipy.linalg.cython_lapack` as function pointers; a call through ctypes releases the lock. All
-matrices are square, Fortran-ordered doubles of which the lower triangle counts.
-
-The functions on addresses know nothing of Python's objects, so that Numba can compile them as they are.
+matrices are square, Fortran-ordered doubles of which the lower triangle counts. The functions on addresses know nothing
+of Python's objects, so that Numba can compile them as they are.
 """
 
 from __future__ import annotations

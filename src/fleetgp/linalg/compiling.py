@@ -24,7 +24,7 @@ def compiled_module(name: str) -> ModuleType | None:
         return None
 
 
-def kept(function: Callable[..., Any]) -> Any:
+def jitted(function: Callable[..., Any]) -> Any:
     """A function compiled by Numba when it is first called, without the interpreter lock, and kept on the disk for the
     next process, where there is a place for it: compiling takes seconds.
 

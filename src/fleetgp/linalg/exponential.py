@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.linalg.compiling import kept
+from fleetgp.linalg.compiling import jitted
 
 #: 1/13!, ..., 1/1!, 1/0!: with |r| <= log(2)/2 the next term of the series of e^r is below rounding.
 _SERIES = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))
@@ -21,7 +21,7 @@ _LOWEST = -708.0
 _BIAS, _MANTISSA = 1023, 52
 
 
-@kept
+@jitted
 def exp(x: Array) -> Array:
     """e^x for x <= 0, within two units in the last place.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from fleetgp.errors import InputError, shortened
 from fleetgp.prediction.committee import Committee
@@ -12,7 +11,7 @@ from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import Nearest
 from fleetgp.prediction.npae import Npae
 from fleetgp.prediction.rules import RULES, AggregationRule
-from fleetgp.registry import Registry
+from fleetgp.registry import Names, Registry
 
 #: The options of the paper's recursions alone.
 RECURSIVE = ("rounds", "tol")
@@ -32,32 +31,8 @@ _OURS: tuple[PredictionMethod, ...] = (
 METHODS: Registry[PredictionMethod] = Registry("prediction method", {method.name: method for method in _OURS})
 
 
-class Names(Sequence[str]):
-    """The names of the methods that there are at the time; decentralized: of those without a central node."""
-
-    def __init__(self, *, decentralized: bool = False) -> None:
-        self._decentralized = decentralized
-
-    @property
-    def _all(self) -> tuple[str, ...]:
-        return tuple(name for name, method in METHODS.items() if method.decentralized or not self._decentralized)
-
-    def __contains__(self, name: object) -> bool:
-        method = METHODS.get(name) if isinstance(name, str) else None
-        return method is not None and (method.decentralized or not self._decentralized)
-
-    def __getitem__(self, position: Any) -> Any:
-        return self._all[position]
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __repr__(self) -> str:
-        return repr(self._all)
-
-
-PREDICTION_METHODS: Sequence[str] = Names()
-DECENTRALIZED_METHODS: Sequence[str] = Names(decentralized=True)
+PREDICTION_METHODS: Sequence[str] = Names(METHODS)
+DECENTRALIZED_METHODS: Sequence[str] = Names(METHODS, lambda method: method.decentralized)
 
 
 def register_rule(rule: AggregationRule) -> None:

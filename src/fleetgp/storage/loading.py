@@ -47,7 +47,7 @@ from fleetgp.storage.sections import (
     typed,
 )
 from fleetgp.training import Fit, training_method
-from fleetgp.training.constraints import Known
+from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.training.fit import Start
 from fleetgp.validation import as_path
 from fleetgp.version import __version__
@@ -168,9 +168,9 @@ def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]
     return graphs[0] if len(graphs) == 1 else GraphSequence(graphs)
 
 
-def _read_known(facts: Mapping[str, Any], fleet: Fleet) -> Known:
+def _read_known(facts: Mapping[str, Any], fleet: Fleet) -> ParameterConstraints:
     try:
-        return Known.of(fleet.names, **facts)
+        return ParameterConstraints.of(fleet.names, **facts)
     except InputError as error:
         raise ValueError(f"known: {error}") from error
 

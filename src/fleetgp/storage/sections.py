@@ -32,8 +32,7 @@ from fleetgp.fleet import Fleet
 from fleetgp.model.observations import Summary
 from fleetgp.prediction import Calibration, Holding, PredictionOptions, prediction_method
 from fleetgp.prediction.calibration import Knot
-from fleetgp.training import Compared
-from fleetgp.training.outer_loops import MeanFit
+from fleetgp.training import Compared, MeanFit
 
 #: The description at the head of a file has a few hundred bytes.
 LONGEST_HEADER = 1 << 20

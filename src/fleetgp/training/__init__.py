@@ -1,23 +1,39 @@
-"""The eleven training methods."""
+"""The training methods, and what another one needs."""
 
-from fleetgp.training.fit import Compared, Fit, Start
-from fleetgp.training.kernel_choice import train_best
-from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod, training_method
+from fleetgp.training.fit import Compared, Fit, MeanFit, Start
+from fleetgp.training.methods import (
+    DECENTRALIZED_TRAINERS,
+    TRAINING_METHODS,
+    TrainingMethod,
+    register_trainer,
+    training_method,
+)
 from fleetgp.training.multi_output import train_together
+from fleetgp.training.objective import Local
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.train import train
+from fleetgp.training.problem import TrainingProblem
+from fleetgp.training.solver import RoundSolver, Solver, StepwiseSolver
+from fleetgp.training.train import train, train_best
 from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
 
 __all__ = [
+    "DECENTRALIZED_TRAINERS",
     "TRAINING_METHODS",
     "Compared",
     "Fit",
+    "Local",
+    "MeanFit",
+    "RoundSolver",
+    "Solver",
     "Start",
+    "StepwiseSolver",
     "Trainer",
     "TrainingInfo",
     "TrainingMethod",
     "TrainingOptions",
+    "TrainingProblem",
     "TrainingState",
+    "register_trainer",
     "train",
     "train_best",
     "train_together",

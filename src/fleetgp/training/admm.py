@@ -8,10 +8,10 @@ ADMM with a central node: c-GP, apx-GP and gapx-GP, eqs. (cadmm), (apxadmm). Bas
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -22,13 +22,10 @@ from fleetgp.consensus import (
     Interlude,
     Maximin,
     NeighbourRule,
-    Outcome,
     OverNeighbours,
-    Running,
     Verdict,
     Watch,
     WithInterludes,
-    drive,
     maximum,
 )
 from fleetgp.consensus.stopping import NEVER, Deadline
@@ -36,65 +33,28 @@ from fleetgp.graph import Graph
 from fleetgp.model.hyperparameters import LOG_RANGE
 from fleetgp.network import Incoming, Network
 from fleetgp.training.newton import FLAT
-from fleetgp.training.primal import Local, Primal, Pull
+from fleetgp.training.objective import Local
+from fleetgp.training.primal import Primal, Pull
+from fleetgp.training.solver import RoundSolver, SolverState, StepwiseSolver
+
+State = TypeVar("State", bound=SolverState)
 
 
-class AdmmState(Protocol):
-    """What an ADMM recursion needs, of which every one has this."""
-
-    @property
-    def local(self) -> Local: ...
-
-    @property
-    def rho(self) -> Array: ...
-
-
-State = TypeVar("State", bound=AdmmState)
-
-
-class Rounds(Protocol[State]):
-    """The rounds of a training: a `Recursion` over states that are watched."""
-
-    def start(self, state: State) -> Running[State]: ...
-
-    def step(self, running: Running[State]) -> tuple[Running[State], Verdict | None]: ...
-
-    def ends(self, running: Running[State], verdict: Verdict) -> bool: ...
-
-
-class Admm(abc.ABC, Generic[State]):
-    """A trainer by ADMM on x = log theta."""
+class Admm(StepwiseSolver[State]):
+    """A solver by ADMM on x = log theta."""
 
     primal: Primal
-
-    @abc.abstractmethod
-    def begin(self, x: Array) -> State:
-        """The state before the first round, from a start (A, P)."""
-
-    @abc.abstractmethod
-    def rounds(self, tol: float) -> Rounds[State]:
-        """Its rounds, judged to a tolerance; with tol = 0 never converged."""
 
     @abc.abstractmethod
     def moved(self, state: State, numbers: IntArray, values: Array) -> State:
         """With some hyperparameters of all agents at these values, where every likelihood is flat along them."""
 
     def pinned(self, numbers: IntArray, values: Array) -> Self:
-        """A trainer like this one that leaves some hyperparameters at these values."""
-        found = copy(self)
-        found.primal = copy(self.primal)
-        found.primal.bounds = self.primal.bounds.pinned(numbers, values)
-        return found
-
-    def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]:
-        """Iterate to agreement and stationarity within tol; with tol = 0 for exactly `rounds` rounds."""
-        recursion = self.rounds(tol)
-        running, done, verdict = drive(
-            recursion, recursion.start(state), rounds, lambda done, running: record(done, running.state)
-        )
-        outcome = Outcome.of(running.state, done, verdict)
-        broken = not np.isfinite(outcome.state.local.values.nll).all()
-        return replace(outcome, status="diverged") if broken else outcome
+        """A solver like this one that leaves some hyperparameters at these values."""
+        pinned = copy(self)
+        pinned.primal = copy(self.primal)
+        pinned.primal.bounds = self.primal.bounds.pinned(numbers, values)
+        return pinned
 
 
 #: How far above critical damping an automatic rho goes.
@@ -291,7 +251,7 @@ class ServerState:
     rounds: int = 0
 
 
-class ServerAdmm(Admm[ServerState]):
+class ServerAdmm(Admm[ServerState], RoundSolver[ServerState]):
     r"""One round of consensus ADMM on x = log theta:
 
         z     <- mean_i (x_i + psi_i / rho), within the bounds       (central node)
@@ -325,8 +285,10 @@ class ServerAdmm(Admm[ServerState]):
         """Whether the time is up, on the central node's clock."""
         return self.deadline.passed_at_centre(self.network)
 
-    def rounds(self, tol: float) -> ServerRounds:
-        return ServerRounds(self, tol)
+    def step(self, state: ServerState, tol: float) -> tuple[ServerState, Verdict]:
+        """The central node judges every round: its verdict is about the state itself."""
+        state, left = self.gathered(*self.answered(state))
+        return state, Verdict(np.full(1, left), tol, late=self.late, highest=state.centre)
 
     def answered(self, state: ServerState) -> tuple[ServerState, Array]:
         """The central node answers with z and every agent takes its step; the new state, and its gaps (A,)."""
@@ -365,20 +327,3 @@ class ServerAdmm(Admm[ServerState]):
         told = self.network.scatter(np.stack([everyone[:, 0].max(axis=0), wanted]), "statistics")[0]
         kept = (told[1] <= 2.0 * state.rho) & (told[1] >= 0.5 * state.rho)
         return replace(state, stiffness=told[0], rho=np.where(kept, state.rho, told[1]))
-
-
-class ServerRounds:
-    """Rounds of ADMM with a central node, which judges every one of them: its verdict is about the state itself."""
-
-    def __init__(self, admm: ServerAdmm, tol: float) -> None:
-        self.admm, self.tol = admm, tol
-
-    def start(self, state: ServerState) -> Running[ServerState]:
-        return Running(state, state, UNWATCHED)
-
-    def step(self, running: Running[ServerState]) -> tuple[Running[ServerState], Verdict | None]:
-        state, left = self.admm.gathered(*self.admm.answered(running.state))
-        return self.start(state), Verdict(np.full(1, left), self.tol, late=self.admm.late, highest=state.centre)
-
-    def ends(self, running: Running[ServerState], verdict: Verdict) -> bool:
-        return verdict.status != "round limit"

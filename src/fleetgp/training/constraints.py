@@ -212,7 +212,7 @@ MedianAndFactor = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Known:
+class ParameterConstraints:
     """In the units of the data, P of each.
 
     lower, upper: the bounds, 0 and infinity for none; the same for a fixed value.
@@ -232,15 +232,16 @@ class Known:
         bounds: Mapping[str, Any] | None = None,
         priors: Mapping[str, Any] | None = None,
         fixed: Mapping[str, Any] | None = None,
-    ) -> Known:
+    ) -> ParameterConstraints:
         """What a user says: under the hyperparameters' names, or the words length, signal and noise.
 
         A name of its own goes before a word that it is meant by too: "length" is for the other length-scales then.
 
-        >>> known = Known.of(("l_lon", "l_lat", "sigma_f", "sigma_eps"), {"length": (0.1, 5), "l_lat": (1, None)})
+        >>> names = ("l_lon", "l_lat", "sigma_f", "sigma_eps")
+        >>> known = ParameterConstraints.of(names, {"length": (0.1, 5), "l_lat": (1, None)})
         >>> known.lower, known.upper
         ((0.1, 1.0, 0.0, 0.0), (5.0, inf, inf, inf))
-        >>> Known.of(("l_1", "sigma_f", "sigma_eps"), fixed={"l_2": 1.0})
+        >>> ParameterConstraints.of(("l_1", "sigma_f", "sigma_eps"), fixed={"l_2": 1.0})
         Traceback (most recent call last):
         fleetgp.errors.InputError: unknown hyperparameter in fixed 'l_2': choose one of l_1, sigma_f, sigma_eps, ...
         """
@@ -263,7 +264,7 @@ class Known:
                 median[number], factor[number] = _checked_prior(name, value)
         return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
 
-    def rescaled(self, by: Array) -> Known:
+    def rescaled(self, by: Array) -> ParameterConstraints:
         """The same for hyperparameters in other units, (P,): those that are told times these."""
         if not self.names:
             return self
@@ -272,10 +273,10 @@ class Known:
         )
         return replace(self, lower=lower, upper=upper, median=median)
 
-    def part(self, numbers: Sequence[int], names: Sequence[str]) -> Known:
+    def part(self, numbers: Sequence[int], names: Sequence[str]) -> ParameterConstraints:
         """Of some of the hyperparameters, under these names."""
         rows = (self.lower, self.upper, self.median, self.factor)
-        return Known(tuple(names), *(tuple(row[number] for number in numbers) for row in rows))
+        return ParameterConstraints(tuple(names), *(tuple(row[number] for number in numbers) for row in rows))
 
     @property
     def bounds(self) -> Bounds:
@@ -305,7 +306,8 @@ class Known:
     def as_dict(self) -> dict[str, dict[str, Any]]:
         """The arguments of `of`, for a file.
 
-        >>> Known.of(("l_1", "sigma_f", "sigma_eps"), {"l_1": (None, 2)}, {"signal": (1, 3)}, {"noise": 0.1}).as_dict()
+        >>> names = ("l_1", "sigma_f", "sigma_eps")
+        >>> ParameterConstraints.of(names, {"l_1": (None, 2)}, {"signal": (1, 3)}, {"noise": 0.1}).as_dict()
         {'bounds': {'l_1': [None, 2.0]}, 'priors': {'sigma_f': [1.0, 3.0]}, 'fixed': {'sigma_eps': 0.1}}
         """
         rows = list(zip(self.names, self.lower, self.upper, self.median, self.factor, strict=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,8 +13,48 @@ from fleetgp.consensus.agreements import Scaling
 from fleetgp.data.transforms import AS_GIVEN, Coordinates
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.network import Ledger
-from fleetgp.training.constraints import Known
-from fleetgp.training.outer_loops import MeanFit
+from fleetgp.training.constraints import ParameterConstraints
+
+
+@dataclass(frozen=True)
+class MeanFit:
+    """The mean function of a model, in the units of the data: constant + slopes'(x - at).
+
+    With coordinates="kilometres" the differences of longitude and latitude are in kilometres, east and north, and the
+    slopes per kilometre: cos(lat_c) pi R (lon - at_lon) / 180 and pi R (lat - at_lat) / 180, lat_c that of the plane.
+
+    slopes: one for each input; none where the mean function is a constant.  at: where the constant is the mean.
+    errors: the standard errors of the constant and the slopes at the theta of the fit, which theirs of predictions do
+        not count; NaN if they could not be computed, and then it is ordinary least squares.
+    turns: how often theta was trained.  settled: another turn would change nothing to speak of.
+    """
+
+    constant: float
+    slopes: tuple[float, ...]
+    at: tuple[float, ...]
+    errors: tuple[float, ...]
+    turns: int
+    settled: bool
+
+    @property
+    def coefficients(self) -> Array:
+        """As numbers to be sent: the constant, the slopes, and where the constant is the mean."""
+        return np.array([self.constant, *self.slopes, *self.at])
+
+    def to_user_units(self, coordinates: Coordinates) -> MeanFit:
+        """Slopes in units of the inputs, or per kilometre; the centre as a place."""
+        if not self.slopes:
+            return self
+        units = np.ones(len(self.slopes)) if coordinates.name != "scaled" else np.array(coordinates.unit)
+        at = coordinates.given(np.array(self.at))
+        slopes, errors = np.array(self.slopes) / units, np.array(self.errors) / [1.0, *units]
+        return replace(self, slopes=tuple(slopes.tolist()), at=tuple(at.tolist()), errors=tuple(errors.tolist()))
+
+    def named(self, inputs: Sequence[str] | None) -> dict[str, float]:
+        """The coefficients by name."""
+        names = inputs or [f"input {d + 1}" for d in range(len(self.slopes))]
+        slopes = {f"per {name}": slope for name, slope in zip(names, self.slopes, strict=False)}
+        return {"constant": self.constant, **slopes}
 
 
 @dataclass(frozen=True)
@@ -52,7 +93,7 @@ class Fit:
     names: (P,) what they are called; `named` has the values under them. A length-scale of "se" is sqrt(2) times
         scikit-learn's or GPyTorch's, and so is one of "rq"; those of the Matérn kernels are the same as there.
     history: (R + 1, A, P) the same after every round, from the start.
-    rounds: rounds of the training itself; the ledger also has those of setting it up.
+    rounds: rounds of the training itself; the ledger also has those of problem it up.
     status: "converged" (the stopping rule held), "round limit", "time limit" or "diverged".
     residual: what the stopping rule last saw; infinite if it never judged.
     nll: the sum of the local likelihoods at the end, of augmented data for the g- methods; for full-gp and dec-full-gp
@@ -108,7 +149,7 @@ class Fit:
     engine: tuple[str, ...]
     ledger: Ledger
     noise_floor: float = 0.0
-    known: Known = field(default_factory=Known)
+    known: ParameterConstraints = field(default_factory=ParameterConstraints)
     mean: MeanFit | None = None
     coordinates: Coordinates = AS_GIVEN
     moments: FleetMoments | None = None

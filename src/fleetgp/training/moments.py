@@ -49,16 +49,26 @@ from fleetgp.engines.moments.grid import without_trend
 from fleetgp.errors import NothingToLearnError, NumericalError
 from fleetgp.kernels.stationary import KERNELS, Kernel
 from fleetgp.network import MAXIMUM, Network
-from fleetgp.training.central import CentralMinimizer, Pooled
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.flat import limits_around, limits_of, open_limits, within
+from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import Correction, agree_on_correction, trend_of
-from fleetgp.training.problem import Setting, bounds_and_floor
-from fleetgp.training.run import COARSE, LOOSEST, Report, Run, follow
-from fleetgp.training.starts import WORTH, Magnitudes, default_starts, different, power_of_two, reach_of
+from fleetgp.training.outer_loops import Correction, agree_on_correction, settle, trend_of
+from fleetgp.training.problem import (
+    WORTH,
+    Magnitudes,
+    SearchRegion,
+    TrainingProblem,
+    bounds_and_floor,
+    default_starts,
+    different,
+    limits_around,
+    limits_of,
+    power_of_two,
+    reach_of,
+)
+from fleetgp.training.run import Report, Run, coarse, fit_of, follow
 
 #: As close to a wall as this, in log theta, is at it.
 AT = 1e-6
@@ -148,7 +158,7 @@ def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | Non
     """
     half, count = frame.box.half, frame.count
     likely = np.full(len(half), planned_reach(len(half), count))
-    starts, *_ = starts_and_bounds(frame, options, scaling_of(frame, options.normalize))
+    starts = search_region(frame, options, scaling_of(frame, options.normalize)).starts
     if options.starts is None:
         starts = starts[:1]
     reaches, ratios = half / np.exp(starts[:, :-2]), np.exp(2.0 * (starts[:, -2] - starts[:, -1]))
@@ -189,15 +199,13 @@ def scaling_of(frame: Frame, normalize: bool) -> Scaling:
     return Scaling(frame.mean, frame.deviation if frame.deviation > 0.0 else 1.0)
 
 
-def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) -> tuple[Array, Bounds, float, Bounds]:
-    """Where to start, (S, P), the bounds, and the floor and the limits among them, for the scaled observations: those
-    of full-gp, on the fleet's own box.
-    """
+def search_region(frame: Frame, options: TrainingOptions, scaling: Scaling) -> SearchRegion:
+    """That of full-gp, on the fleet's own box, for the scaled observations."""
     size = deviation = 1.0
     if not options.normalize:
         size, deviation = (
-            float(np.exp2(found)) if np.isfinite(found) else 1.0
-            for found in power_of_two(np.array([np.hypot(frame.mean, frame.deviation), frame.deviation]))
+            float(np.exp2(power)) if np.isfinite(power) else 1.0
+            for power in power_of_two(np.array([np.hypot(frame.mean, frame.deviation), frame.deviation]))
         )
         if frame.deviation == 0.0:
             deviation = size
@@ -208,19 +216,18 @@ def starts_and_bounds(frame: Frame, options: TrainingOptions, scaling: Scaling) 
     if options.starts is None:
         magnitudes = Magnitudes(2.0 * frame.box.half, size, deviation)
         starts = different(bounds.clipped(default_starts(magnitudes, 1, SMOOTH)))
-        found = limits_of(SMOOTH, reach_of(magnitudes, 1), size, dimension)
+        limits = limits_of(SMOOTH, reach_of(magnitudes, 1), size, dimension)
     else:
         starts = bounds.clipped(options.starts - shift)
-        found = limits_around(SMOOTH, starts, dimension)
-    limits = open_limits(found, bounds, known.prior)
-    return starts, within(limits, bounds), floor, limits
+        limits = limits_around(SMOOTH, starts, dimension)
+    return SearchRegion.of(starts, bounds, limits, known, floor=floor)
 
 
 #: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
 LITTLE_NOISE = 1e-3
 
 
-class WholeTraining:
+class MomentsTraining:
     """A training of the hosted agents, who all do the same: it is done once; or of a central node.
 
     moments: those of the whole fleet.  runs: one for each start.  chosen: the one that was chosen, where it ended.
@@ -267,8 +274,8 @@ class WholeTraining:
     def _on_sample(self) -> bool:
         """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
         rows, options = InMemory(self._shards.first_rows()), self._options
-        coarse = min(COARSE * options.tol, LOOSEST)
-        found = self._follow(rows, self._sizes, replace(options, rounds=max(1, options.rounds // 2), tol=coarse))
+        first = replace(options, rounds=max(1, options.rounds // 2), tol=coarse(options.tol))
+        found = self._follow(rows, self._sizes, first)
         if found.wish.refused or found.wish.status == "diverged" or found.next is None:
             return False
         self.runs, run = self._active, self._active[self._best]
@@ -295,11 +302,12 @@ class WholeTraining:
         while True:
             box = self._frame.box
             self.moments = moments or reduce_moments(self._network, data, box, sizes, central=self._central)
-            self.setting, moments = self._set(), None
-            runner = CentralMinimizer(Pooled(self.setting.objective), self.setting.bounds, self._late)
-            begun = dict.fromkeys(range(len(self.setting.starts))) if histories is None else histories
-            self._active = [Run(self.setting, runner, n, self._report, history) for n, history in begun.items()]
-            self._best = follow(self.setting, self._active, options)
+            self.problem, moments = self._set(), None
+            solver = self._method.solver(self.problem, self._options)
+            begun = dict.fromkeys(range(len(self.problem.starts))) if histories is None else histories
+            self._active = [Run(self.problem, solver, n, self._report, history) for n, history in begun.items()]
+            with self._network.phase("training"):
+                self._best = follow(self.problem, self._active, options.rounds, options.tol)
             verdict = self._agree(self._wish(options, refined))
             late = verdict.wish.status == "time limit"
             finer = np.maximum(verdict.wish.sizes, self.moments.sizes).tolist()
@@ -318,13 +326,19 @@ class WholeTraining:
         self.chosen.settle(verdict.x[None], verdict.wish.status)
 
     def _refusal(self, x: Array) -> ThetaError:
-        ended = self.setting.thetas(x)
+        ended = self.problem.thetas(x)
         floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
         why = "no moments that can be sent are precise enough where training has come to,"
         return not_certified(why, ended, floor + INSTEAD)
 
-    def _late(self) -> bool:
-        return self._deadline.passed_at_centre(self._network) if self._central else self._deadline.passed
+    def fit(self) -> Fit:
+        """Train, in turns with the mean function if there is one."""
+        self.run()
+        settled = settle(self, self._options.mean)
+        mean = None if settled is None else settled.of(self.scaling, settled.last.errors)
+        fit = fit_of(self.problem, self.runs, self.chosen, mean)
+        fit = replace(fit, moments=self.moments, approximation=np.zeros(len(fit.thetas)))
+        return fit if self.sample is None else replace(fit, sample=self.sample)
 
     # ---- the mean function ---------------------------------------------------------------------------------
 
@@ -336,7 +350,7 @@ class WholeTraining:
         trend, theta = trend_of(self.scaling, len(self.moments.sizes)), np.exp(self.chosen.history[-1])
         reduction = Alone() if self._central else OfRoot(self._network)
         with self._network.phase("mean"):
-            return agree_on_correction(reduction, self.setting.objective.experts, theta, trend)
+            return agree_on_correction(reduction, self.problem.objective.experts, theta, trend)
 
     def take_up(self, step: Sequence[float]) -> None:
         """The moments of other residuals follow from those that there are: nothing is sent."""
@@ -362,19 +376,30 @@ class WholeTraining:
 
     # ---- what the agents say of their grids ------------------------------------------------------------------
 
-    def _set(self) -> Setting:
-        starts, own, floor, limits = starts_and_bounds(self._frame, self._options, self.scaling)
-        self._walls = Walls.around(self.moments, own)
-        dimension = len(self.moments.sizes)
+    def _set(self) -> TrainingProblem:
+        region = search_region(self._frame, self._options, self.scaling)
+        self._walls = Walls.around(self.moments, region.bounds)
+        dimension, bounds = len(self.moments.sizes), self._walls.bounds
         shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
-        objective = Objective([FleetExpert(self.moments)], known.prior.shifted(-shift))
-        bounds = self._walls.bounds
-        found = self.scaling, known, bounds, floor, objective, bounds.clipped(starts), shift
-        return Setting(self._method, self._network, Alone(), *found, limits=limits, offset=self._offset)
+        return TrainingProblem(
+            method=self._method,
+            network=self._network,
+            reduction=Alone(),
+            scaling=self.scaling,
+            known=known,
+            bounds=bounds,
+            floor=region.floor,
+            objective=Objective([FleetExpert(self.moments)], known.prior.shifted(-shift)),
+            starts=bounds.clipped(region.starts),
+            shift=shift,
+            deadline=self._deadline,
+            limits=region.limits,
+            offset=self._offset,
+        )
 
     @property
     def _offset(self) -> float:
-        """As in `Setting`; of the residuals, where there is a mean function or a scale."""
+        """As in `TrainingProblem`; of the residuals, where there is a mean function or a scale."""
         frame = self._frame
         return 0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation
 
@@ -399,7 +424,7 @@ class WholeTraining:
 
     def _wish(self, options: TrainingOptions, refined: bool) -> Wish:
         """What this agent needs, after it has followed all starts. refined: a finer grid was made already."""
-        expert = self.setting.objective.experts[0]
+        expert = self.problem.objective.experts[0]
         assert isinstance(expert, FleetExpert)
         walls, chosen = self._walls, self._active[self._best]
         status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.transforms import AS_GIVEN, Coordinates
 from fleetgp.engines.base import Evaluation, retold
@@ -26,7 +26,7 @@ from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.training.constraints import Bounds, Known, Prior
+from fleetgp.training.constraints import Bounds, ParameterConstraints, Prior
 from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective, Values
@@ -42,10 +42,9 @@ from fleetgp.training.outer_loops import (
     settle_robustly,
     trend_of,
 )
-from fleetgp.training.problem import Setting, prepare
-from fleetgp.training.run import Report
-from fleetgp.training.starts import first_sizes
-from fleetgp.training.train import LocalTraining, heard_outside, told_outside, with_mean
+from fleetgp.training.problem import TrainingProblem, first_sizes, prepare
+from fleetgp.training.run import Report, with_mean
+from fleetgp.training.train import LocalTraining, report_in_user_units, to_user_units
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,11 @@ class Sharing:
         """
         return (*names[: self.shared], *(f"{target}.{name}" for target in targets for name in names[self.shared :]))
 
-    def known(self, parts: Sequence[Known]) -> Known:
+    def known(self, parts: Sequence[ParameterConstraints]) -> ParameterConstraints:
         """What is known of all; its names are of no use."""
         rows = ([getattr(part, row) for part in parts] for row in ("lower", "upper", "median", "factor"))
         joined = [tuple(self.joined([np.array(one) for one in row]).tolist()) for row in rows]
-        return Known(tuple(map(str, range(self.width))), *joined)
+        return ParameterConstraints(tuple(map(str, range(self.width))), *joined)
 
 
 class SharedObjective(Objective):
@@ -188,25 +187,23 @@ def train_together(
     called = kernel.names(dimension)[sharing.shared :]
     coordinates = _agreed_coordinates(method, outputs, network, options)
     shift = coordinates.shift(kernel.units(dimension))
-    heard = report and heard_outside(sharing.joined([shift] * len(outputs)), report)
+    heard = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
     parts = []
     with retold(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
-        training = TrainingTogether(JointSetting.of(parts, sharing), options, heard)
+        training = TrainingTogether(JointProblem.of(parts, sharing), options, heard)
         training.run()
         settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
         found = training.fits(settled)
         if kernel.noise_model.robust:
-            engine = options.engine, options.n_neighbours
             pairs = zip(found, (shards.moved(coordinates) for shards in outputs), strict=True)
             found = [
-                replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit.scaling, fit.thetas, *engine))
-                for fit, own in pairs
+                replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit, options)) for fit, own in pairs
             ]
     if options.coordinates.name != "as-given":
-        found = [told_outside(coordinates, shift, fit) for fit in found]
+        found = [to_user_units(coordinates, shift, fit) for fit in found]
     return tuple(replace(fit, kernel=kernel.name) for fit in found)
 
 
@@ -227,7 +224,7 @@ def _agreed_coordinates(
         return AS_GIVEN
     every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
     with network.phase("coordinates"):
-        reduction = ByTree(network) if method.decentralized else ByServer(network)
+        reduction = of_fleet(network, central=not method.decentralized)
         return agree_on_coordinates(reduction, every, options.coordinates)
 
 
@@ -241,37 +238,32 @@ def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence
 
 
 @dataclass(frozen=True)
-class JointSetting(Setting):
+class JointProblem(TrainingProblem):
     """outputs: the settings of each."""
 
-    outputs: tuple[Setting, ...] = ()
+    outputs: tuple[TrainingProblem, ...] = ()
 
     @classmethod
-    def of(cls, outputs: Sequence[Setting], sharing: Sharing) -> JointSetting:
+    def of(cls, outputs: Sequence[TrainingProblem], sharing: Sharing) -> JointProblem:
         first = outputs[0]
         most = max(len(one.starts) for one in outputs)  # bounds may have made one of several
         starts = [np.broadcast_to(one.starts, (most, one.starts.shape[1])) for one in outputs]
-        boxes = [one.bounds for one in outputs]
-        bounds = Bounds(sharing.joined([box.lower for box in boxes]), sharing.joined([box.upper for box in boxes]))
         priors = [one.objective.prior for one in outputs]
         prior = Prior(sharing.joined([p.centre for p in priors]), sharing.joined([p.precision for p in priors]))
         return cls(
-            first.method,
-            first.network,
-            first.reduction,
-            Scaling(),
-            sharing.known([one.known for one in outputs]),
-            bounds,
-            0.0,
-            SharedObjective([one.objective for one in outputs], sharing, prior, first.objective.share),
-            sharing.joined(starts),
-            sharing.joined([one.shift for one in outputs]),
-            max(one.levels for one in outputs),
-            first.deadline,
-            limits=Bounds(
-                sharing.joined([one.limits.lower for one in outputs]),
-                sharing.joined([one.limits.upper for one in outputs]),
-            ),
+            method=first.method,
+            network=first.network,
+            reduction=first.reduction,
+            scaling=Scaling(),
+            known=sharing.known([one.known for one in outputs]),
+            bounds=_joined_bounds(sharing, [one.bounds for one in outputs]),
+            floor=0.0,
+            objective=SharedObjective([one.objective for one in outputs], sharing, prior, first.objective.share),
+            starts=sharing.joined(starts),
+            shift=sharing.joined([one.shift for one in outputs]),
+            levels=max(one.levels for one in outputs),
+            deadline=first.deadline,
+            limits=_joined_bounds(sharing, [one.limits for one in outputs]),
             outputs=tuple(outputs),
         )
 
@@ -280,35 +272,36 @@ class JointSetting(Setting):
         assert isinstance(self.objective, SharedObjective)
         return self.objective
 
-    def corrected(self, step: Sequence[float]) -> JointSetting:
+    def corrected(self, step: Sequence[float]) -> JointProblem:
         parts = np.split(np.array(step), len(self.outputs))
         outputs = [one.corrected(part.tolist()) for one, part in zip(self.outputs, parts, strict=True)]
         return self.of_outputs(outputs)
 
-    def of_outputs(self, outputs: Sequence[Setting]) -> JointSetting:
+    def of_outputs(self, outputs: Sequence[TrainingProblem]) -> JointProblem:
         """With others: their experts have other residuals, or other weights."""
         shared, objectives = self.shared, [one.objective for one in outputs]
         objective = SharedObjective(objectives, shared.sharing, shared.prior, shared.share)
         return replace(self, objective=objective, outputs=tuple(outputs))
 
 
+def _joined_bounds(sharing: Sharing, parts: Sequence[Bounds]) -> Bounds:
+    return Bounds(sharing.joined([one.lower for one in parts]), sharing.joined([one.upper for one in parts]))
+
+
 class TrainingTogether(LocalTraining):
     """One training of all outputs."""
 
-    setting: JointSetting
-
-    def __init__(self, setting: JointSetting, options: TrainingOptions, report: Report | None) -> None:
-        super().__init__(setting, options, report, None)
+    problem: JointProblem
 
     def correction(self) -> Correction:
         """Of the mean functions of all outputs, one after the other."""
-        setting, shared = self.setting, self.setting.shared
+        problem, shared = self.problem, self.problem.shared
         parts = []
-        for k, (one, objective) in enumerate(zip(setting.outputs, shared.outputs, strict=True)):
-            x = self._run.history[-1][:, shared.sharing.places(k)]
-            trend = trend_of(one.scaling, setting.dimension)
-            with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
-                parts.append(agree_on_correction(setting.reduction, objective.experts, np.exp(x), trend))
+        for k, (one, objective) in enumerate(zip(problem.outputs, shared.outputs, strict=True)):
+            x = self.chosen.history[-1][:, shared.sharing.places(k)]
+            trend = trend_of(one.scaling, problem.dimension)
+            with problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
+                parts.append(agree_on_correction(problem.reduction, objective.experts, np.exp(x), trend))
         coefficients, errors = (
             np.concatenate([getattr(p, name) for p in parts]) for name in ("coefficients", "errors")
         )
@@ -316,29 +309,29 @@ class TrainingTogether(LocalTraining):
 
     def reweigh(self) -> None:
         """The outliers of every output, at its part of theta."""
-        x, outputs = self._run.history[-1], []
-        for k, one in enumerate(self.setting.outputs):
-            experts = reweighed_experts(one.objective.experts, x[:, self.setting.shared.sharing.places(k)])
+        x, outputs = self.chosen.history[-1], []
+        for k, one in enumerate(self.problem.outputs):
+            experts = reweighed_experts(one.objective.experts, x[:, self.problem.shared.sharing.places(k)])
             outputs.append(replace(one, objective=one.objective.of(experts)))
-        self._go_on(self.setting.of_outputs(outputs))
+        self._continue_on(self.problem.of_outputs(outputs))
 
     def fits(self, settled: Settled | None) -> list[Fit]:
         whole = self.ended(None)
-        return [self._of_output(whole, k, settled) for k in range(len(self.setting.outputs))]
+        return [self._of_output(whole, k, settled) for k in range(len(self.problem.outputs))]
 
     def _of_output(self, whole: Fit, k: int, settled: Settled | None) -> Fit:
         """What the training of all tells of one output."""
-        setting, own, shared = self.setting, self.setting.outputs[k], self.setting.shared
-        hosted, places = len(setting.network.hosted), shared.sharing.places(k)
+        problem, own, shared = self.problem, self.problem.outputs[k], self.problem.shared
+        hosted, places = len(problem.network.hosted), shared.sharing.places(k)
         mean = None
         if settled is not None:
             last = settled.last
-            errors = last.errors if last is NOWHERE else np.split(last.errors, len(setting.outputs))[k]
+            errors = last.errors if last is NOWHERE else np.split(last.errors, len(problem.outputs))[k]
             mean = settled.of(own.scaling, errors)
-            if setting.method.meet == "pool":
-                with setting.network.phase("pool"):
-                    setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
-        x, values = shared.likelihoods(k, self._run.outcome.state.local.x)
+            if problem.method.meet == "pool":
+                with problem.network.phase("pool"):
+                    problem.network.scatter(mean.coefficients, "statistics")
+        x, values = shared.likelihoods(k, self.chosen.outcome.state.local.x)
         broken = not np.isfinite(whole.nlls).all()
         nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
         estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)

@@ -1,4 +1,6 @@
-"""Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
+"""dec-fact-gp: the sum of the agents' likelihoods, minimized by Newton's method over the spanning tree.
+
+Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
 
 `Search` is all that the method has to remember between two evaluations, and it is a row of numbers: whoever holds it
 can take the next decision. x is log theta, within bounds.
@@ -6,12 +8,18 @@ can take the next decision. x is log theta, within bounds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.consensus import Interlude, Outcome, Verdict
+from fleetgp.consensus.stopping import NEVER, Deadline
+from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds
+from fleetgp.training.objective import Local, Objective, Values, evaluate_with_hessian, measure_hessian
+from fleetgp.training.solver import RoundSolver
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
 FIRST_RADIUS, LARGEST_RADIUS, GROWTH = 2.0, 4.0, 3.0
@@ -279,3 +287,157 @@ def _lowest(rise: float, slope: float, slope_there: float) -> float:
 
 def _length(step: Array) -> float:
     return float(np.abs(step).max(initial=0.0))
+
+
+# ---- over the spanning tree ------------------------------------------------------------------------------------------
+
+#: With so many hyperparameters an agent that is alone measures its Hessian only where it has to.
+MANY = 8
+#: A Hessian serves until it is farther away than this, in log theta, from where it was measured, or until a step is
+#: poor. What it says of a minimum counts only as close as this.
+AWAY, CLOSE = 4.0, 0.05
+#: An agent whose likelihood or one of its derivatives is larger has failed: sums stay finite.
+LARGEST = 1e100
+#: After so many evaluations in a row that brought nothing, rounding hides the way to the minimum.
+MOST_STALLS = 30
+
+
+@dataclass(frozen=True)
+class TreeState:
+    """local: the likelihoods at the best x so far, the same x at all agents.  search: the same bits at all agents.
+
+    stalls: how many evaluations in a row have brought nothing; each agent counts them, from the same bits.
+    measured_at: (P,) where the Hessian was measured last.
+    """
+
+    local: Local
+    start: Array
+    search: Search
+    stalls: int = 0
+    measured_at: Array | None = None
+
+
+def _stale(before: Search, state: TreeState, tol: float) -> bool:
+    """Whether the Hessian has to be measured again at the best point."""
+    search = state.search
+    moved = float(np.abs(search.best - state.measured_at).max()) if state.measured_at is not None else np.inf
+    poor = search.residual > tol and before.value - search.value < POOR * before.predicted
+    return moved > AWAY or (poor and moved > 0.0) or (search.residual <= max(tol, CLOSE) and moved > CLOSE)
+
+
+class TreeNewton(RoundSolver[TreeState]):
+    """One round is one evaluation of sum_i l_i(x), its gradient and its Hessian, and one reduction.
+
+    Each agent measures its own Hessian, without talking, by P more evaluations. An agent that is alone, with many
+    hyperparameters, learns it from the gradients on its way instead (BFGS), and measures it where that does not do, and
+    near the minimum. Up the tree go the sums, at the root Newton's decision is taken, and down comes the whole search.
+    All agents hold the same bits of it, also on different processors; so that they stop together costs nothing, and any
+    of them could be the root of the next round.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        objective: Objective,
+        bounds: Bounds,
+        interlude: Interlude | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self.network, self.objective, self.bounds = network, objective, bounds
+        self.interlude, self.deadline = interlude, deadline
+        self.lazy = network.agents == 1 and objective.silent.shape[1] >= MANY
+
+    def begin(self, x: Array) -> TreeState:
+        """From a start (A, P) that is the same at all agents."""
+        return TreeState(Local.unevaluated(x), x[0], Search.at(x[0]))
+
+    def run(
+        self, state: TreeState, *, rounds: int, tol: float, record: Callable[[int, TreeState], None]
+    ) -> Outcome[TreeState]:
+        """To a minimum within tol in log theta; with tol = 0 for exactly `rounds` evaluations."""
+        residual = state.search.residual
+        if tol > 0.0 and residual <= tol:
+            return Outcome(state, 0, "converged", np.array(residual), state.search.x)
+        return super().run(state, rounds=rounds, tol=tol, record=record)
+
+    def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
+        """One evaluation, and an interlude if somebody wants one."""
+        state, wanted, late = self._evaluated(state, tol)
+        verdict = Verdict(np.full(1, state.search.residual), tol, late=late, highest=state.search.x[None])
+        if verdict.status == "converged":
+            state = self._landed(state)
+        elif verdict.status == "round limit" and wanted and self.interlude is not None:
+            self.interlude.play()
+        return state, verdict
+
+    def ends(self, state: TreeState, verdict: Verdict) -> bool:
+        stuck = verdict.tol > 0.0 and state.stalls >= MOST_STALLS
+        return verdict.status != "round limit" or stuck
+
+    def _evaluated(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
+        """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
+        x = np.tile(state.search.x, (len(self.objective.experts), 1))
+        if self.lazy and np.isfinite(state.search.value):
+            values = self.objective(x)
+            hessian = self._secant(state.search, values)
+        else:
+            values, hessian = evaluate_with_hessian(self.objective, x)
+            state = replace(state, measured_at=state.search.x)
+        told = self._decided(state, tol, self._rows(values, hessian))
+        before, search = state.search, Search.of(told[:-2], x.shape[1])
+        # The start is each agent's own logarithm; from then on x is the root's.
+        accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
+        local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
+        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
+        stalls = 0 if better else state.stalls + 1
+        state = replace(state, local=local, search=search, stalls=stalls)
+        if self.lazy and _stale(before, state, tol):
+            state = self._with_measured_hessian(state, tol)
+        return state, bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+
+    def _secant(self, search: Search, values: Values) -> Array:
+        """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""
+        step, change = search.x - search.best, values.gradient[0] - search.gradient
+        return secant_hessian(search.hessian, step, change)[None]
+
+    def _with_measured_hessian(self, state: TreeState, tol: float) -> TreeState:
+        """With the Hessian at the best point so far, by finite differences, and the next step that follows from it."""
+        local = state.local
+        hessian = measure_hessian(self.objective, local.x, local.values, np.ones(len(local.x), dtype=bool))[0]
+        if not np.isfinite(hessian).all():
+            return state
+        search = Newton(state.start, self.bounds, tol).remeasured(state.search, hessian)
+        return replace(state, search=search, measured_at=search.best)
+
+    def _landed(self, state: TreeState) -> TreeState:
+        """The last step, which no sum has to be known for: each agent takes it alone."""
+        x = np.tile(state.search.x, (len(state.local.x), 1))
+        values = self.objective(x)
+        values = state.local.values.replaced(np.isfinite(values.nll), values)
+        return replace(state, local=replace(state.local, x=x, values=values))
+
+    def _rows(self, values: Values, hessian: Array) -> Array:
+        """What each hosted agent adds to the sums, (A, K): l_i, |l_i|, its derivatives; whether it has failed, when it
+        adds nothing else; whether it wants an interlude; whether its time is up.
+        """
+        rows = np.column_stack([values.nll, np.abs(values.nll), values.gradient, pack(hessian)])
+        failed = ~(np.abs(rows) <= LARGEST).all(axis=1)
+        wanted = self.interlude is not None and self.interlude.wanted()
+        signs = np.tile(np.array([wanted, self.deadline.passed], dtype=float), (len(rows), 1))
+        return np.column_stack([np.where(failed[:, None], 0.0, rows), failed, signs])
+
+    def _decided(self, state: TreeState, tol: float, rows: Array) -> Array:
+        """The search after the fleet's evaluation as a row, how many want an interlude, and how many are late."""
+        width = rows.shape[1]
+        newton, parameters = Newton(state.start, self.bounds, tol), len(state.start)
+
+        def finish(total: Array, _: BoolArray | None) -> Array:
+            (value, size), gradient, hessian, (failed, *signs) = np.split(total[0], [2, 2 + parameters, width - 3])
+            found = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
+            return np.append(newton.decide(state.search, found).row, signs)[None]
+
+        told = self.network.reduce(
+            rows[:, None], "statistics", finish=finish, result_shape=(len(state.search.row) + 2,)
+        )
+        assert told is not None, "all agents are told"
+        return np.asarray(told[0])

@@ -180,6 +180,27 @@ class Curvature:
         )
 
 
+@dataclass(frozen=True)
+class Local:
+    """Where the hosted agents stand: log theta (A, P), the likelihood there, and the model's curvature."""
+
+    x: Array
+    values: Values
+    curvature: Curvature
+
+    @classmethod
+    def at(cls, objective: Objective, x: Array) -> Local:
+        """At log theta (A, P), without having measured the curvature."""
+        return cls(x, objective(x), Curvature.constant(1.0, x))
+
+    @classmethod
+    def unevaluated(cls, x: Array) -> Local:
+        """At a start (A, P), before anything is known there."""
+        none = np.zeros(len(x), dtype=bool)
+        nothing = Values(np.full(len(x), np.inf), np.full_like(x, np.nan), np.zeros(len(x)), none)
+        return cls(x, nothing, Curvature.constant(1.0, x))
+
+
 def measure_hessian(objective: Objective, x: Array, values: Values, where: BoolArray) -> Array:
     """The Hessians at x (A, P) by forward differences of the gradient, symmetric, (A, P, P); P evaluations.
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.transforms import CoordinateRule
 from fleetgp.declarations import checked
-from fleetgp.errors import InputError, check_name
+from fleetgp.errors import check_name
 from fleetgp.options import ModelOptions, TrainerOptions
-from fleetgp.training.constraints import Known
-from fleetgp.training.methods import METHODS, TrainingMethod, refuse_foreign
+from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.validation import check_whole
+
+if TYPE_CHECKING:
+    from fleetgp.training.methods import TrainingMethod
 
 #: Iterations of a nested minimization: the paper's of gradient descent, and more than L-BFGS ever needs.
 DESCENT_ITERATIONS = 10
@@ -71,7 +73,7 @@ class TrainingOptions(TrainerOptions):
     """
 
     starts: Array | None = None
-    known: Known | None = None
+    known: ParameterConstraints | None = None
     seed: int = 0
     normalize: bool = False
     mean: MeanName = "zero"
@@ -82,19 +84,9 @@ class TrainingOptions(TrainerOptions):
         check_whole("seed", self.seed, least=0)
         checked(ModelOptions, {"normalize": self.normalize, "mean": self.mean})
 
-    def refuse_foreign(self, method: TrainingMethod, spelled: Callable[[str], str] = str) -> None:
-        """Raise an InputError for an option that this method does not have, even where its value is the default."""
-        given = [name for name in PARTICULAR if getattr(self, name) is not None]
-        refuse_foreign(method, given, spelled)
-        if "step" in given and not self.descends:
-            raise InputError(
-                f'{spelled("step")} is the step size of {spelled("nested")} "gradient-descent", and the nested solver '
-                f"is {self.nested or 'l-bfgs'}: give both, or neither"
-            )
-
-    def known_of(self, names: Sequence[str]) -> Known:
+    def known_of(self, names: Sequence[str]) -> ParameterConstraints:
         """What is known of the hyperparameters, if only their names."""
-        return Known.of(names) if self.known is None else self.known
+        return ParameterConstraints.of(names) if self.known is None else self.known
 
     @property
     def descends(self) -> bool:
@@ -112,18 +104,23 @@ class TrainingOptions(TrainerOptions):
         return self.nested_iterations or (DESCENT_ITERATIONS if self.descends else LBFGS_ITERATIONS)
 
 
-#: The options that only some methods have, in the order of `TrainingOptions`.
-PARTICULAR = tuple(
-    option.name for option in fields(TrainingOptions) if any(option.name in row.options for row in METHODS.values())
+#: The options that only some methods have.
+SWITCHED = ("rho", "kappa", "lipschitz", "nested", "step", "nested_iterations")
+#: The options of a whole training that its steps have too, besides where they start and what draws their samples.
+STEP_OPTIONS = tuple(
+    option.name
+    for option in fields(TrainingOptions)
+    if option.name not in ("starts", "rounds", "seconds", "known", "seed", "normalize")
 )
 
 
 def preset_options(preset: str, method: TrainingMethod) -> dict[str, Any]:
     """What a word stands for with a method: options, of which any may be given beside it.
 
-    >>> preset_options("paper", METHODS["dec-apx-gp"])
+    >>> from fleetgp.training import training_method
+    >>> preset_options("paper", training_method("dec-apx-gp"))
     {'noise_floor': 0.0, 'rho': 500.0, 'kappa': 5000.0, 'rounds': 100, 'tol': 0.0}
-    >>> preset_options("paper", METHODS["full-gp"])
+    >>> preset_options("paper", training_method("full-gp"))
     {'noise_floor': 0.0}
     """
     check_name("preset", preset, PRESETS)

@@ -1,16 +1,24 @@
-"""Loops around a training: the mean function and robust weights, each in turns with theta.
+"""Loops around a training: the mean function, weights against outliers, and the choice of a kernel.
 
-The mean function of a training: generalized least squares and theta in turns, down the likelihood of both.
+Mean function: generalized least squares and theta in turns, down the likelihood of both. It begins with ordinary
+least squares. At the theta that is the best for what is left, the best coefficients are (H'C^-1 H)^-1 H'C^-1 y, sums
+over the agents as their likelihoods are; theta continues from where it is, and so on, until the coefficients would
+change by next to nothing of their own standard errors. In expectation the two do not depend on each other, so that a
+few turns do.
 
-It begins with ordinary least squares. At the theta that is the best for what is left, the best coefficients are
-(H'C^-1 H)^-1 H'C^-1 y, sums over the agents as their likelihoods are; theta goes on from where it is, and so on, until
-the coefficients would change by next to nothing of their own standard errors. In expectation the two do not depend on
-each other, so that a few turns do. All is decided by numbers that are the same at every agent.
+Outliers: theta is trained with all observations alike, then every expert weighs its own by the rule of
+`engines.expert`, and theta is trained on from where it is. A few turns do, since the rule judges observations by their
+own spread.
 
-A training that one stuck sensor does not spoil: theta and the weights of outliers, in turns.
+`kernel="auto"`: which kernel predicts best what it has not seen. The likelihood alone misleads where data have gaps.
+Every kernel is trained, with the fleet's own trainer, on a sample of the data. Then each agent hides blocks of its own
+rows, five times another fifth; its own expert predicts them from the rest, and the fleet adds up the logarithms of
+their predictive density, in one reduction. The largest total wins, the first of equals. The few numbers of theta know
+the hidden rows, of every kernel alike; what predicts a row does not. A training on the rest for each fifth would cost
+five times as much, and one fifth alone does not decide: on the Gulf Stream two draws of it prefer matern52 and
+matern12, where all five prefer matern32, the best by far.
 
-Theta is trained with all observations alike, then every expert weighs its own by the rule of `engines.expert`, and
-theta is trained on from where it is. A few turns do, since the rule judges observations by their own spread.
+All is decided by numbers that are the same at every agent.
 """
 
 from __future__ import annotations
@@ -22,16 +30,27 @@ from typing import Protocol
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray
-from fleetgp.consensus import Status
+from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.agreements import MeanName, Scaling, independent_solution
-from fleetgp.consensus.reductions import Reduction
-from fleetgp.data.dataset import Dataset
+from fleetgp.consensus.reductions import Reduction, of_fleet
+from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.partition import FEWEST, FOLDS, block_pieces, drawn, hidden
+from fleetgp.data.transforms import View
 from fleetgp.engines.base import Trend
-from fleetgp.engines.expert import Expert, outliers, reweighed
-from fleetgp.errors import NumericalError
+from fleetgp.engines.expert import Expert, check_engine, outliers, reweighed
+from fleetgp.errors import InputError, NumericalError
+from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
-from fleetgp.network import SUM
+from fleetgp.metrics import log_density
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations
+from fleetgp.network import SUM, Network
+from fleetgp.training.fit import Compared, Fit, MeanFit
+from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.options import TrainingOptions
+from fleetgp.training.problem import SMALLEST
+from fleetgp.training.run import Report
 
 #: A mean function has settled if no coefficient would change by more than this part of its standard error.
 SETTLED = 1e-3
@@ -39,33 +58,6 @@ SETTLED = 1e-3
 TURNS = 20
 #: A step is at most so many times longer than its correction, and one more.
 LONGEST_STEP = 9.0
-
-
-@dataclass(frozen=True)
-class MeanFit:
-    """The mean function of a model, in the units of the data: constant + slopes'(x - at).
-
-    With coordinates="kilometres" the differences of longitude and latitude are in kilometres, east and north, and the
-    slopes per kilometre: cos(lat_c) pi R (lon - at_lon) / 180 and pi R (lat - at_lat) / 180, lat_c that of the plane.
-
-    slopes: one for each input; none where the mean function is a constant.  at: where the constant is the mean.
-    errors: the standard errors of the constant and the slopes at the theta of the fit, which theirs of predictions do
-        not count; NaN if they could not be computed, and then it is ordinary least squares.
-    turns: how often theta was trained.  settled: another turn would change nothing to speak of.
-    """
-
-    constant: float
-    slopes: tuple[float, ...]
-    at: tuple[float, ...]
-    errors: tuple[float, ...]
-    turns: int
-    settled: bool
-
-    def named(self, inputs: Sequence[str] | None) -> dict[str, float]:
-        """The coefficients by name."""
-        names = inputs or [f"input {d + 1}" for d in range(len(self.slopes))]
-        slopes = {f"per {name}": slope for name, slope in zip(names, self.slopes, strict=False)}
-        return {"constant": self.constant, **slopes}
 
 
 @dataclass(frozen=True)
@@ -219,21 +211,162 @@ def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expe
     return side_by_side(one, list(zip(experts, np.exp(log_thetas), strict=True)))
 
 
-def outliers_of(
-    shards: Dataset,
-    agents: Sequence[int],
-    kernel: Kernel,
-    scaling: Scaling,
-    thetas: Array,
-    engine: str,
-    n_neighbours: int,
-) -> IntArray:
-    """(A,) how many of its own observations each hosted agent weighs down, at its own theta (A, P)."""
-    units = scaling.shift(kernel.units(shards[0].dimension))
+def outliers_of(shards: Dataset, agents: Sequence[int], kernel: Kernel, fit: Fit, options: TrainingOptions) -> IntArray:
+    """(A,) how many of its own observations each hosted agent weighs down, at its own theta of a result."""
+    units = fit.scaling.shift(kernel.units(shards.dimension))
     with np.errstate(all="ignore"):
-        log_thetas = np.log(thetas) - units
+        log_thetas = np.log(fit.thetas) - units
     if not np.isfinite(log_thetas).all():  # it has diverged
         return np.zeros(len(shards), dtype=np.int64)
-    pairs = zip(shards.rescaled(scaling), agents, strict=True)
-    experts = [Expert(own, kernel, agent, engine, n_neighbours) for own, agent in pairs]
+    pairs = zip(shards.rescaled(fit.scaling), agents, strict=True)
+    experts = [Expert(own, kernel, agent, options.engine, options.n_neighbours) for own, agent in pairs]
     return np.array([outliers(expert) for expert in reweighed_experts(experts, log_thetas)])
+
+
+# ---- the best of several kernels ------------------------------------------------------------------------------------
+
+#: Cells of the box of an agent's own data, of which it hides a fifth: in two dimensions a block is a seventh of the box
+#: wide.
+CELLS = 50
+#: Hidden rows of an agent that are predicted, at most.
+MOST_HIDDEN = 500
+#: Trainings that are only compared end here.
+COARSE = 1e-3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An agent's data for a comparison. sample: what kernels are trained on.  folds: what predicts what."""
+
+    sample: Observations
+    folds: tuple[tuple[Observations, Observations], ...]
+
+
+class TrainOne(Protocol):
+    """`fleetgp.training.train.train`."""
+
+    def __call__(
+        self,
+        method: TrainingMethod,
+        shards: Dataset,
+        network: Network,
+        kernel: Kernel,
+        options: TrainingOptions,
+        report: Report | None = None,
+        interlude: Interlude | None = None,
+    ) -> Fit: ...
+
+
+def with_best_kernel(
+    train: TrainOne,
+    method: TrainingMethod,
+    shards: Dataset,
+    network: Network,
+    kernels: Kernels,
+    options: TrainingOptions,
+    report: Report | None,
+    interlude: Interlude | None,
+) -> Fit:
+    """Train with the kernel that predicts best. Of the time, if it is limited, the comparison gets half.
+
+    The comparison is not reported.
+    """
+    _check(method, kernels, options)
+    seconds = None if options.seconds is None else options.seconds / 2.0
+    coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
+    trials = [_trial(own, options.seed) for own in shards.load()]
+    rows = []
+    for kernel in kernels:
+        fit = train(method, InMemory(trial.sample for trial in trials), network, kernel, coarse, interlude=interlude)
+        rows.append(_summands(fit, trials, network, kernel, options))
+    compared = _compared(method, network, kernels, shards.dimension, _padded(rows))
+    best = max(range(len(kernels)), key=lambda k: compared[k].density)
+    if not np.isfinite(compared[best].density):
+        raise NumericalError(
+            f"none of the kernels {', '.join(kernel.name for kernel in kernels)} could be trained: train with one, to "
+            "be told why"
+        )
+    fit = train(method, shards, network, kernels[best], replace(options, seconds=seconds), report, interlude)
+    return replace(fit, kernel=kernels[best].name, compared=compared)
+
+
+def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
+    if method.meet == "moments":
+        raise InputError(f'{method.name} is for the kernel "se" alone: there is nothing to choose, give kernel="se"')
+    for kernel in kernels:
+        check_engine(options.engine, kernel)
+
+
+def _trial(data: Observations, seed: int) -> Trial:
+    """An agent hides blocks of its own area: nobody else is needed for it."""
+    inputs, values, folds = data.inputs, data.values, []
+    pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
+    for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
+        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, inputs, values, seed)
+        if len(away):
+            folds.append((data.rows(np.flatnonzero(~mask)), data.rows(away)))
+    return Trial(data.rows(drawn(np.arange(len(data)), SMALLEST, inputs, values, seed)), tuple(folds))
+
+
+def _summands(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:
+    """(A, 3 + P) what each hosted agent adds: the log density of its hidden rows, how many they are, whether it has
+    failed, and its log theta.
+    """
+    return np.array(
+        [
+            _of_agent(fit, theta, trial, agent, kernel, options)
+            for trial, agent, theta in zip(trials, network.hosted, fit.thetas, strict=True)
+        ]
+    )
+
+
+def _of_agent(
+    fit: Fit, theta: Array, trial: Trial, agent: int, kernel: Kernel, options: TrainingOptions
+) -> list[float]:
+    failed, engine = [0.0, 0.0, 1.0, *np.zeros(len(theta))], (options.engine, options.n_neighbours)
+    with np.errstate(all="ignore"):
+        log_theta = np.log(theta)
+    if fit.status == "diverged" or not np.isfinite(log_theta).all():
+        return failed
+    scaling, coordinates, density, count = fit.scaling, fit.coordinates, 0.0, 0
+    units = kernel.units(trial.sample.dimension)
+    own = np.exp(log_theta - scaling.shift(units) - coordinates.shift(units))
+    for rest, asked in trial.folds:
+        seen = View(scaling, coordinates).of(rest)
+        expert, queries = Expert(seen, kernel, agent, *engine), coordinates.places(asked.inputs)
+        try:
+            expert = reweighed(expert, own) if kernel.noise_model.robust else expert
+            mean, variance = expert.condition(own).mean_and_variance(queries)
+        except NumericalError:
+            return failed
+        variance = scaling.scale**2 * variance + kernel.noise(asked, Hyperparameters.from_theta(theta))
+        found = log_density(scaling.mean(queries) + scaling.scale * mean, variance, asked.values)
+        density, count = density + float(found.sum()), count + len(asked)
+    return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed
+
+
+def _padded(rows: Sequence[Array]) -> Array:
+    """(A, K, 3 + P) of all kernels, P the largest number of hyperparameters of one."""
+    width = max(one.shape[1] for one in rows)
+    return np.stack([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in rows], axis=1)
+
+
+def _compared(
+    method: TrainingMethod, network: Network, kernels: Kernels, dimension: int, rows: Array
+) -> tuple[Compared, ...]:
+    """What the fleet found, the same at every agent. rows: (A, K, 3 + P)."""
+    reduction = of_fleet(network, central=not method.decentralized)
+    with network.phase("kernels"):
+        totals = reduction.total(rows)
+    if not totals[:, 1].any():
+        raise InputError(
+            f'kernel="auto": expected agents with at least {FEWEST} rows each, of which they hide some to compare '
+            "kernels, got none: choose a kernel"
+        )
+    found = []
+    for kernel, (density, count, failed, *logs) in zip(kernels, totals.tolist(), strict=True):
+        sound = failed == 0.0 and count > 0.0
+        own = np.array(logs[: kernel.count(dimension)])
+        theta = np.exp(own / network.agents) if sound else np.full(len(own), np.nan)
+        found.append(Compared(kernel.name, density / count if sound else -np.inf, int(count), tuple(theta.tolist())))
+    return tuple(found)

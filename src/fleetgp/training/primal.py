@@ -21,7 +21,7 @@ import scipy
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.objective import Curvature, Objective, Values, measure_curvature
+from fleetgp.training.objective import Curvature, Local, Objective, measure_curvature
 
 #: No hyperparameter changes by more than this factor's logarithm in one round.
 TRUST = 1.0
@@ -54,15 +54,6 @@ class Pull:
 
     def gradient(self, x: Array) -> Array:
         return self.linear + self.weight * (x - self.centre)
-
-
-@dataclass(frozen=True)
-class Local:
-    """Where the hosted agents stand: log theta (A, P), the likelihood there, and the model's curvature."""
-
-    x: Array
-    values: Values
-    curvature: Curvature
 
 
 def remeasured(objective: Objective, local: Local) -> Local:

@@ -1,39 +1,47 @@
-"""A training before its first round: the data each expert holds, where to start, and the trainer.
+"""A training before its first round: the data each expert holds, and where to start.
 
-All that the fleet has to agree on for it is agreed here: scaling, samples, starts and the floor of sigma_eps.
+All that the fleet has to agree on for it is agreed here: scaling, samples of the augmented methods, starts and the
+floor of sigma_eps.
+
+An agent with many observations first trains on some of them: a thousand tell much about theta, and their exact
+likelihood costs next to nothing. All starts are followed on the smallest sample; the best one goes on with eight times
+as many, and so on, at last with all. The result is the optimum of all observations; samples only save time, and tell
+which engine suits.
+
+Along an input without effect the likelihood approaches its limit as the length-scale grows; so does that of rq as alpha
+grows, and that of a part of the kernel that is not needed as its sigma_f shrinks. There is no minimum then, and nothing
+is wrong: beyond some point all values are equally good. Limits that all agents know stop the search there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.agreements import Scaling, agree_on_scaling
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction, gather_data
 from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.engines.expert import Expert
-from fleetgp.kernels.stationary import Kernel
+from fleetgp.engines.expert import MOST_DENSE, Expert
+from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.training.admm import EdgeAdmm, ServerAdmm
-from fleetgp.training.central import CentralMinimizer, Pooled, Shared, TreeNewton
-from fleetgp.training.constraints import Bounds, Known
-from fleetgp.training.flat import limits_around, limits_of, open_limits, within
-from fleetgp.training.methods import TrainingMethod
-from fleetgp.training.objective import Objective
+from fleetgp.training.constraints import Bounds, ParameterConstraints, Prior
+from fleetgp.training.objective import Local, Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
-from fleetgp.training.starts import agree_on_magnitudes, default_starts, different, reach_of
+
+if TYPE_CHECKING:
+    from fleetgp.training.methods import TrainingMethod
 
 
 @dataclass(frozen=True)
-class Setting:
+class TrainingProblem:
     """bounds, starts: of log theta, (S, P) within them, for the scaled observations.
 
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
@@ -41,14 +49,14 @@ class Setting:
     data to be trained on first.  data_at: the data that each expert has, with another mean function.
     noises: how many hyperparameters are of the noise.  limits: those of the bounds that nobody has given, at which the
     likelihood is flat.  offset: how many times the size of the observations is their standard deviation, in powers of
-    two; 0 where nobody knows.
+    two; 0 where nobody knows.  interlude: what the agents may do in between.
     """
 
     method: TrainingMethod
     network: Network
     reduction: Reduction
     scaling: Scaling
-    known: Known
+    known: ParameterConstraints
     bounds: Bounds
     floor: float
     objective: Objective
@@ -60,11 +68,16 @@ class Setting:
     noises: int = 1
     limits: Bounds = field(default_factory=Bounds)
     offset: float = 0.0
+    interlude: Interlude | None = None
 
     @property
     def dimension(self) -> int:
         """Of the inputs."""
         return self.objective.experts[0].dimension
+
+    def evaluate(self, x: Array) -> Local:
+        """The likelihoods of the hosted agents, each at its own log theta (A, P)."""
+        return Local.at(self.objective, x)
 
     def start(self, number: int) -> Array:
         """One of the starts at every expert, (A, P)."""
@@ -75,7 +88,7 @@ class Setting:
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray(np.exp(x + self.shift))
 
-    def corrected(self, step: Sequence[float]) -> Setting:
+    def corrected(self, step: Sequence[float]) -> TrainingProblem:
         """With so much more of the mean function."""
         assert self.data_at is not None, "the data are here"
         scaling = self.scaling.corrected(step)
@@ -85,61 +98,51 @@ class Setting:
 
 
 def prepare(
-    method: TrainingMethod, shards: Dataset, network: Network, kernel: Kernel, options: TrainingOptions
-) -> Setting:
+    method: TrainingMethod,
+    shards: Dataset,
+    network: Network,
+    kernel: Kernel,
+    options: TrainingOptions,
+    interlude: Interlude | None = None,
+) -> TrainingProblem:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
     deadline = Deadline.after(options.seconds, network.clock)
-    reduction = _reduction(method, network)
+    reduction, pooled = _reduction(method, network), method.meet == "pool"
     scaling = Scaling()
-    if method.meet == "pool":
+    if pooled:
         shards = InMemory(gather_data(network, shards))
     if options.normalize or options.mean != "zero":
         # Before any sharing of samples, which would count them M times.
         with network.phase("normalize"):
             scaling = agree_on_scaling(reduction, shards, options.mean, normalize=options.normalize, learning=True)
     given = InMemory(_data(method, shards, network, options.seed))
-    ids = (None,) if method.meet == "pool" else network.hosted
-    chosen = options.engine, options.n_neighbours
     shift = scaling.shift(kernel.units(shards.dimension))  # the scale stays, whatever the mean function
     known = options.known_of(kernel.names(shards.dimension))
-    prior = known.prior.shifted(-shift)
     data = given.rescaled(scaling)
-    experts = [Expert(own, kernel, agent, *chosen) for own, agent in zip(data, ids, strict=True)]
-    objective = Objective(experts, prior, 1.0 if method.meet == "pool" else 1.0 / network.agents)
-
-    def data_at(scaling: Scaling) -> Dataset:
-        return given.rescaled(scaling)
-
-    agreed = _starts_and_bounds(reduction, data, network, kernel, options, shift, known)
-    starts, bounds, floor, levels, limits, offset = agreed
-    found = known, bounds, floor, objective, starts, shift, levels, deadline, data_at, kernel.noise_count
-    return Setting(method, network, reduction, scaling, *found, limits, offset)
-
-
-def minimizer(setting: Setting) -> CentralMinimizer:
-    """For full-gp, fact-gp and g-fact-gp."""
-    pooled = setting.method.meet == "pool"
-    likelihoods = Pooled(setting.objective) if pooled else Shared(setting.objective, setting.network)
-    return CentralMinimizer(likelihoods, setting.bounds, lambda: setting.deadline.passed_at_centre(setting.network))
-
-
-def stepwise(
-    setting: Setting, options: TrainingOptions, interlude: Interlude | None = None
-) -> EdgeAdmm | ServerAdmm | TreeNewton:
-    """For the methods that go round by round."""
-    method, objective, bounds, deadline = setting.method, setting.objective, setting.bounds, setting.deadline
-    if method.meet == "tree":
-        return TreeNewton(setting.network, objective, bounds, interlude, deadline)
-    primal: Primal
-    if method.step == "nested":
-        primal = NestedStep(objective, bounds, step_size=options.step_size, iterations=options.nested_limit)
-    elif method.decentralized:
-        primal = LinearizedStep(objective, bounds, options.kappa)
-    else:
-        primal = LinearizedStep(objective, bounds, options.lipschitz, at_anchor=True)
-    if method.decentralized:
-        return EdgeAdmm(setting.network, primal, options.rho, interlude, deadline)
-    return ServerAdmm(setting.network, primal, options.rho, deadline)
+    experts = [
+        Expert(own, kernel, agent, options.engine, options.n_neighbours)
+        for own, agent in zip(data, (None,) if pooled else network.hosted, strict=True)
+    ]
+    region = _search_region(reduction, data, network, kernel, options, shift, known)
+    return TrainingProblem(
+        method=method,
+        network=network,
+        reduction=reduction,
+        scaling=scaling,
+        known=known,
+        bounds=region.bounds,
+        floor=region.floor,
+        objective=Objective(experts, known.prior.shifted(-shift), 1.0 if pooled else 1.0 / network.agents),
+        starts=region.starts,
+        shift=shift,
+        levels=region.levels,
+        deadline=deadline,
+        data_at=given.rescaled,
+        noises=kernel.noise_count,
+        limits=region.limits,
+        offset=region.offset,
+        interlude=interlude,
+    )
 
 
 def _reduction(method: TrainingMethod, network: Network) -> Reduction:
@@ -159,41 +162,61 @@ def _data(method: TrainingMethod, shards: Dataset, network: Network, seed: int) 
     return list(shards)
 
 
-def _starts_and_bounds(
+@dataclass(frozen=True)
+class SearchRegion:
+    """Where a training may go, as `TrainingProblem` has it."""
+
+    starts: Array
+    bounds: Bounds
+    floor: float
+    limits: Bounds
+    levels: int = 0
+    offset: float = 0.0
+
+    @classmethod
+    def of(
+        cls, starts: Array, bounds: Bounds, limits: Bounds, constraints: ParameterConstraints, *, floor: float
+    ) -> SearchRegion:
+        """From the bounds of user and floor, and the limits where nothing else ends the search."""
+        limits = open_limits(limits, bounds, constraints.prior)
+        return cls(bounds.clipped(starts), within(limits, bounds), floor, limits)
+
+
+def _search_region(
     reduction: Reduction,
     data: Dataset,
     network: Network,
     kernel: Kernel,
     options: TrainingOptions,
     shift: Array,
-    known: Known,
-) -> tuple[Array, Bounds, float, int, Bounds, float]:
-    """Where to start, (S, P), the bounds, and the floor among them, for the scaled observations; on how many levels
-    of samples: none where the starts are given, or the rounds; the limits among the bounds; and the offset.
+    known: ParameterConstraints,
+) -> SearchRegion:
+    """For the scaled observations; samples come first only where neither starts nor rounds are given.
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
     unbounded = 0.0 in known.lower[-kernel.noise_count :]
-    asks = options.noise_floor > 0.0 and not options.normalize and unbounded
-    deviation, levels, offset = 1.0, 0, 0.0
-    if options.starts is None or asks:
+    floored = options.noise_floor > 0.0 and not options.normalize and unbounded
+    agreed = None
+    if options.starts is None or floored:
         with network.phase("floor" if options.starts is not None else "starts"):
-            found = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=asks)
-        deviation = found.deviation if asks else 1.0
-        offset = found.size / found.deviation if asks else 0.0
+            agreed = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=floored)
+    deviation = agreed.deviation if agreed is not None and floored else 1.0
     bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
-    dimension = data.dimension
     if options.starts is not None:
-        given = bounds.clipped(options.starts - shift)
-        limits = open_limits(limits_around(kernel, given, dimension), bounds, known.prior)
-        return given, within(limits, bounds), floor, levels, limits, offset
-    starts, reach = default_starts(found, network.agents, kernel), reach_of(found, network.agents)
-    limits = open_limits(limits_of(kernel, reach, found.size, dimension), bounds, known.prior)
-    levels = found.levels if options.tol > 0.0 else 0
-    return different(bounds.clipped(starts)), within(limits, bounds), floor, levels, limits, offset
+        starts = bounds.clipped(options.starts - shift)
+        region = SearchRegion.of(starts, bounds, limits_around(kernel, starts, data.dimension), known, floor=floor)
+    else:
+        assert agreed is not None, "without starts it is asked for"
+        reach = reach_of(agreed, network.agents)
+        starts = different(bounds.clipped(default_starts(agreed, network.agents, kernel)))
+        limits = limits_of(kernel, reach, agreed.size, data.dimension)
+        region = SearchRegion.of(starts, bounds, limits, known, floor=floor)
+        region = replace(region, levels=agreed.levels if options.tol > 0.0 else 0)
+    return replace(region, offset=agreed.size / agreed.deviation) if agreed is not None and floored else region
 
 
-def bounds_and_floor(known: Known, shift: Array, floor: float, noises: int = 1) -> tuple[Bounds, float]:
+def bounds_and_floor(known: ParameterConstraints, shift: Array, floor: float, noises: int = 1) -> tuple[Bounds, float]:
     """For the scaled observations: the bounds, and the floor if it is one of them, else 0. floor: 0 for none.
 
     shift: what to add to log theta of these for that in the units of the data.  noises: how many sigma_eps there are.
@@ -203,3 +226,176 @@ def bounds_and_floor(known: Known, shift: Array, floor: float, noises: int = 1) 
         return own, 0.0
     bounds = own.floored(float(np.log(floor)), noises)
     return bounds, 0.0 if bounds is own else floor
+
+
+# ---- where a search ends ------------------------------------------------------------------------------------------
+
+#: The longest length-scale, as a multiple of the reach of the data: the kernel is constant along the input, to 1e-6.
+LONGEST = 1e3
+#: The largest alpha of rq, which is se by then, and any other hyperparameter without a unit: a multiple of its start.
+LARGEST_SHAPE = 1e4
+#: The smallest and the largest sigma_f, as multiples of the observations' size. It grows without end, together with
+#: the length-scales, where observations without noise follow a straight line.
+FAINTEST, LOUDEST = 1e-5, 1e3
+
+
+def limits_of(kernel: Kernel, reach: Array, size: float, dimension: int) -> Bounds:
+    """On log theta, (P,). reach: (D,) how far the data do.  size: of the observations."""
+    base, far = kernel.start(reach, 1.0, size), kernel.start(reach, LONGEST, size)
+    return _limits(kernel, dimension, base, np.where(far == base, LARGEST_SHAPE * base, far), LOUDEST)
+
+
+def limits_around(kernel: Kernel, starts: Array, dimension: int) -> Bounds:
+    """The same where nothing is known of the data but starts that were given, log theta (S, P)."""
+    own = np.exp(starts[:, : starts.shape[1] - kernel.noise_count])
+    return _limits(kernel, dimension, own.min(axis=0), LARGEST_SHAPE * own.max(axis=0), np.inf)
+
+
+def _limits(kernel: Kernel, dimension: int, signals: Array, largest: Array, loudest: float) -> Bounds:
+    noises, signal = kernel.noise_count, _signals(kernel, dimension)
+    with np.errstate(divide="ignore"):
+        lower = np.where(signal, np.log(FAINTEST * signals), -np.inf)
+        upper = np.log(np.where(signal, loudest * signals, largest))
+    return Bounds(np.append(lower, np.full(noises, -np.inf)), np.append(upper, np.full(noises, np.inf)))
+
+
+def _signals(kernel: Kernel, dimension: int) -> BoolArray:
+    """Which hyperparameters but for the noise are a sigma_f."""
+    return np.asarray(kernel.units(dimension)[: -kernel.noise_count] == OBSERVED)
+
+
+def open_limits(limits: Bounds, own: Bounds, prior: Prior) -> Bounds:
+    """Those of the limits that no bound and no prior replaces."""
+    free = np.broadcast_to(prior.precision == 0.0, limits.lower.shape)
+    lower = np.where(free & (own.lower == -np.inf) & (own.upper > limits.lower), limits.lower, -np.inf)
+    upper = np.where(free & (own.upper == np.inf) & (own.lower < limits.upper), limits.upper, np.inf)
+    return Bounds(lower, upper)
+
+
+def within(limits: Bounds, own: Bounds) -> Bounds:
+    """The bounds and the limits."""
+    return Bounds(np.maximum(own.lower, limits.lower), np.minimum(own.upper, limits.upper))
+
+
+# ---- samples, and default starts -----------------------------------------------------------------------------------
+
+#: Observations of an agent in the smallest sample, and how many times as many are in the next one.
+SMALLEST, TIMES = 1000, 8
+#: A sample is taken if all observations are more than so many times as many; the smallest one if they are more than the
+#: dense engine takes.
+WORTH = 4
+
+
+def levels(observations: int) -> int:
+    """How many samples an agent with so many observations trains on first.
+
+    >>> [levels(n) for n in (1_500, 1_501, 32_000, 32_001, 1_000_000)]
+    [0, 1, 1, 2, 3]
+    """
+    if observations <= MOST_DENSE:
+        return 0
+    count = 1
+    while observations > WORTH * SMALLEST * TIMES**count:
+        count += 1
+    return count
+
+
+def first_sizes(observations: IntArray) -> IntArray:
+    """How many observations of each agent are in the smallest sample."""
+    return np.minimum(observations, SMALLEST)
+
+
+def sampled(objective: Objective, level: int, seed: int) -> Objective:
+    """The likelihoods of a sample with at most as many observations of each agent as the level has.
+
+    level: 0 for the smallest sample.  seed: known to all. Rows are drawn by where they lie (`arrays.py`).
+    """
+    size = SMALLEST * TIMES**level
+    return objective.changed(lambda expert: _sample(expert, size, seed))
+
+
+def _sample(expert: Expert, size: int, seed: int) -> Expert:
+    if expert.size <= size:
+        return expert
+    return expert.part(expert.data.drawn(size, seed))
+
+
+#: Length-scales of the default starts, as fractions of the reach of the data.
+SPANS = (0.5, 0.15, 0.05)
+#: Noise of the default starts, as a fraction of the observations' size.
+NOISE = 0.3
+
+
+@dataclass(frozen=True)
+class Magnitudes:
+    """Powers of two, agreed by the fleet: how wide its data are, (D,), how large, and how far they vary.
+
+    levels: of the samples of its data that the largest agent trains on first.
+    """
+
+    widths: Array
+    size: float
+    deviation: float
+    levels: int = 0
+
+
+def agree_on_magnitudes(
+    reduction: Reduction, shards: Sequence[Observations], *, widths: bool = False, deviation: bool = False
+) -> Magnitudes:
+    """What is asked for, in one message; the size comes with either, the levels with the widths.
+
+    Only the fleet's maxima of rounded magnitudes are agreed: the power of two at or above each agent's width along
+    each axis, its root mean square, and its standard deviation, and of its size about a power of ten. No coordinate and
+    no observation can be read from them. A magnitude of zero counts as 1, a deviation of zero as the size.
+    """
+    values = [one.values for one in shards]
+    columns = [np.array([[np.sqrt((y**2).mean())] for y in values])]
+    if widths:
+        columns.insert(0, np.stack([np.ptp(one.inputs, axis=0) for one in shards]))
+    if deviation:
+        columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for y in values]))
+    told = power_of_two(np.concatenate(columns, axis=1))
+    if widths:
+        told = np.column_stack([[levels(len(one)) for one in shards], told])
+    powers = reduction.maximum(told)
+    largest, powers = (int(powers[0]), powers[1:]) if widths else (0, powers)
+    found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
+    size = float(found[-2] if deviation else found[-1])
+    varied = deviation and bool(np.isfinite(powers[-1]))
+    reach = found[: shards[0].dimension] if widths else np.empty(0)
+    return Magnitudes(reach, size, float(found[-1]) if varied else size, largest)
+
+
+def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array:
+    """log theta of the default starts, (S, P), from how wide the agents' data are and how large."""
+    reach, size = reach_of(magnitudes, agents), magnitudes.size
+    return np.log([[*kernel.start(reach, span, size), *[NOISE * size] * kernel.noise_count] for span in SPANS])
+
+
+def reach_of(magnitudes: Magnitudes, agents: int) -> Array:
+    """How far the fleet's data reach, (D,).
+
+    An agent's width may be the fleet's (data from everywhere) or an M-th of it (stripes): the reach is taken
+    between the two.
+    """
+    return np.asarray(magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths)))
+
+
+def different(starts: Array) -> Array:
+    """One start instead of several that bounds have made the same."""
+    return starts[:1] if (starts == starts[0]).all() else starts
+
+
+def power_of_two(x: Array) -> Array:
+    """The exponent of the power of two at or above x; minus infinity for zero."""
+    return np.ceil(np.log2(x, out=np.full_like(x, -np.inf), where=x > 0.0))
+
+
+def best_start(reduction: Reduction, nll: Array) -> tuple[int, Array]:
+    """The start with the smallest total NLL, and all totals (S,); nll is (A, S), infinite where diverged.
+
+    Every agent adds the same numbers in the same order, so no two agents can choose differently.
+    """
+    totals = reduction.total(np.where(np.isfinite(nll), nll, 1e300))
+    totals = np.where(totals < 1e299, totals, np.inf)
+    return int(np.argmin(totals)), totals

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.transforms import DISTORTED, Coordinates
-from fleetgp.engines.base import told_theta
+from fleetgp.engines.base import describe_theta
 from fleetgp.errors import FleetGPWarning, NotConvergedWarning, warn
 from fleetgp.progress import Listener, Progress, Remembering
 from fleetgp.training.fit import Fit, about_bounds, about_floor, disagreement
@@ -139,7 +139,7 @@ def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -
     if given:
         return f"{said}its steps were too long. Leave out {' and '.join(given)}, to have them chosen for these data"
     if abs(far) < NOWHERE:
-        return f"{said}there is no likelihood at {told_theta(start, names)}. Start closer to the scale of the data"
+        return f"{said}there is no likelihood at {describe_theta(start, names)}. Start closer to the scale of the data"
     label = names[which]
     return f"{said}{label} went from {start[which]:.4g} to {end:.4g}. {_advice(far, label, fit)}"
 

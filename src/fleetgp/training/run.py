@@ -1,22 +1,21 @@
-"""One start of a training: it can be followed to a coarse tolerance first and taken up again."""
+"""One start of a training: it can be followed to a coarse tolerance first and taken up again; and whether it has come
+to a direction in which the likelihood is flat.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Outcome, Status
 from fleetgp.training.admm import Admm
-from fleetgp.training.fit import Start
-from fleetgp.training.flat import tried
-from fleetgp.training.options import TrainingOptions
-from fleetgp.training.primal import Local
-from fleetgp.training.problem import Setting
-from fleetgp.training.starts import best_start
+from fleetgp.training.fit import Fit, MeanFit, Start
+from fleetgp.training.problem import TrainingProblem, best_start
+from fleetgp.training.solver import Solver, State
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
 #: never to a looser one than this, at which likelihoods of starts can be compared.
@@ -25,24 +24,20 @@ LOOSEST = 1e-3
 #: A jump to a limit may raise the fleet's likelihood by this, in nats.
 NO_LOSS = 1e-3
 
+#: As close to its limit as this, in log theta, a hyperparameter may stand in a flat direction.
+NEAR = np.log(100.0)
+#: Along a flat direction, the likelihood changes by less than this, in nats.
+NEGLIGIBLE = 0.05
+#: Between its limit and this far from it, in log theta, a flat likelihood does not change either.
+BACK = np.log(3.0)
+#: As close as this, in log theta, is at a limit.
+AT = 1e-6
+#: In place of an infinite likelihood, so that sums stay finite.
+INFINITE = 1e300
+
+
 #: report(start, round, thetas, chosen): theta in the units of the data; chosen once the fleet has decided for a start.
 Report = Callable[[int, int, Array, bool], None]
-
-
-class HasLocal(Protocol):
-    @property
-    def local(self) -> Local: ...
-
-
-State = TypeVar("State", bound=HasLocal)
-
-
-class Runner(Protocol[State]):
-    """What follows a start: `Admm`, `TreeNewton` or `CentralMinimizer`."""
-
-    def begin(self, x: Array) -> State: ...
-
-    def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]: ...
 
 
 class Run(Generic[State]):
@@ -53,15 +48,15 @@ class Run(Generic[State]):
 
     def __init__(
         self,
-        setting: Setting,
-        runner: Runner[State],
+        problem: TrainingProblem,
+        solver: Solver[State],
         number: int,
         report: Report | None,
         history: Sequence[Array] | None = None,
     ) -> None:
-        self.setting, self.runner, self.number, self.report = setting, runner, number, report
-        self.chosen = len(setting.starts) == 1
-        self.history = [setting.start(number)] if history is None else list(history)
+        self.problem, self.solver, self.number, self.report = problem, solver, number, report
+        self.chosen = len(problem.starts) == 1
+        self.history = [problem.start(number)] if history is None else list(history)
         self.jitter = np.zeros(len(self.history[0]))
         self._outcome: Outcome[State] | None = None
         self._tol = np.inf  # that of the last judgement
@@ -76,19 +71,19 @@ class Run(Generic[State]):
             return
         self._tol = tol
         state = self._begun() if before is None else before.state
-        self._outcome = self.runner.run(state, rounds=rounds - done, tol=tol, record=self._record)
+        self._outcome = self.solver.run(state, rounds=rounds - done, tol=tol, record=self._record)
 
     def finish(self, rounds: int, tol: float) -> None:
         """Follow it to its end. By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which
         the limit is as good. What has come to such a direction goes to its limit, and stays there.
         """
-        if isinstance(self.runner, Admm) and tol > 0.0:
+        if isinstance(self.solver, Admm) and tol > 0.0:
             self.go(rounds, coarse(tol))
-            trial = tried(self.setting, self)
+            trial = tried(self.problem, self)
             jumps = np.zeros(0, dtype=bool) if trial is None else trial.gains >= -NO_LOSS
             if trial is not None and jumps.any() and self._outcome is not None:
-                self.runner = self.runner.pinned(trial.numbers[jumps], trial.limits[jumps])
-                state = self.runner.moved(self._outcome.state, trial.numbers[jumps], trial.limits[jumps])
+                self.solver = self.solver.pinned(trial.numbers[jumps], trial.limits[jumps])
+                state = self.solver.moved(self._outcome.state, trial.numbers[jumps], trial.limits[jumps])
                 self._outcome, self._tol = replace(self._outcome, state=state), np.inf
         self.go(rounds, tol)
 
@@ -117,7 +112,7 @@ class Run(Generic[State]):
 
     @property
     def summary(self) -> Start:
-        theta0 = self.setting.thetas(self.history[0][0])
+        theta0 = self.problem.thetas(self.history[0][0])
         return Start(theta0, float(self.likelihood.sum()), self.outcome.rounds, self.outcome.status)
 
     def settle(self, x: Array, status: Status) -> None:
@@ -127,7 +122,7 @@ class Run(Generic[State]):
         self._outcome = replace(self._outcome, status=status)
 
     def _begun(self) -> State:
-        state = self.runner.begin(self.history[-1])
+        state = self.solver.begin(self.history[-1])
         self.jitter = state.local.values.jitter
         return state
 
@@ -135,7 +130,7 @@ class Run(Generic[State]):
         self.history.append(state.local.x)
         self.jitter = np.maximum(self.jitter, state.local.values.jitter)
         if self.report is not None:
-            self.report(self.number, len(self.history) - 1, self.setting.thetas(state.local.x), self.chosen)
+            self.report(self.number, len(self.history) - 1, self.problem.thetas(state.local.x), self.chosen)
 
 
 def coarse(tol: float) -> float:
@@ -143,21 +138,136 @@ def coarse(tol: float) -> float:
     return min(tol * COARSE, LOOSEST)
 
 
-def follow(setting: Setting, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
-    """Follow all starts, and the best one to its end; which one that is."""
-    with setting.network.phase("training"):
-        best = choose(setting, runs, options.rounds, options.tol) if len(runs) > 1 else 0
+def follow(problem: TrainingProblem, runs: Sequence[Run[Any]], rounds: int, tol: float, *, to_end: bool = True) -> int:
+    """Follow all starts to where their likelihoods can be compared, or as many as there is time for, and the best one
+    to its end; which one that is.
+    """
+    best = 0
+    if len(runs) > 1 or not to_end:
+        for run in runs:
+            run.go(rounds, coarse(tol))
+            if run.outcome.status == "time limit":
+                break
+        with problem.network.phase("choice"):
+            best, _ = best_start(problem.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
+    if to_end:
         runs[best].chosen = True
-        runs[best].finish(options.rounds, options.tol)
+        runs[best].finish(rounds, tol)
     return best
 
 
-def choose(setting: Setting, runs: Sequence[Run[Any]], rounds: int, tol: float) -> int:
-    """Follow all starts to where their likelihoods can be compared, or as many as there is time for; the best one."""
-    for run in runs:
-        run.go(rounds, coarse(tol))
-        if run.outcome.status == "time limit":
-            break
-    with setting.network.phase("choice"):
-        best, _ = best_start(setting.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
-    return best
+def sizes_of(problem: TrainingProblem) -> IntArray:
+    """(A,) of how many observations the likelihoods are."""
+    return np.broadcast_to(problem.objective.sizes, len(problem.network.hosted))
+
+
+def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
+    """The result of a training that has ended."""
+    hosted = len(problem.network.hosted)
+    outcome = chosen.outcome
+    history = problem.thetas(np.stack(chosen.history))
+    if problem.method.one_expert:
+        history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
+    if problem.method.meet == "pool":
+        with problem.network.phase("pool"):
+            problem.network.scatter(history[-1, 0], "hyperparameters")
+            if mean is not None:
+                problem.network.scatter(mean.coefficients, "statistics")
+    ended = directions(problem, chosen)
+    return Fit(
+        method=problem.method.name,
+        thetas=history[-1],
+        history=history,
+        rounds=outcome.rounds,
+        status=with_mean(outcome.status, mean),
+        residual=float(outcome.residual),
+        nll=float(chosen.likelihood.sum()),
+        jitter=np.broadcast_to(chosen.jitter, hosted),
+        rho=getattr(outcome.state, "rho", np.empty(0)),
+        starts=tuple(run.summary for run in runs if run.begun),
+        scaling=problem.scaling,
+        mean=mean,
+        engine=tuple(np.broadcast_to(outcome.state.local.values.engine, hosted).tolist()),
+        ledger=problem.network.ledger,
+        noise_floor=problem.floor * problem.scaling.scale,
+        known=problem.known,
+        used=sizes_of(problem),
+        nlls=chosen.likelihood,
+        start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
+        noises=problem.noises,
+        offset=problem.offset,
+        flat_numbers=ended.flat,
+        stopped_numbers=ended.stopped,
+    )
+
+
+def with_mean(status: Status, mean: MeanFit | None) -> Status:
+    """How a training ended: theta may be at its best for a mean function that is not."""
+    return "round limit" if mean is not None and not mean.settled and status == "converged" else status
+
+
+# ---- flat directions ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Of a search: the numbers of the hyperparameters along which the likelihood is flat where it ended, and of those
+    that stand at their limit though it is not.
+    """
+
+    flat: tuple[int, ...] = ()
+    stopped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """The fleet's likelihood where a search ended, and with one hyperparameter at a time elsewhere.
+
+    numbers: of the hyperparameters that have come near their limits, (K,).  limits: of these, (K,).
+    gains: (K,) by how much the likelihood is smaller at the limit.  changes: (K,) by how much it changes close to it.
+    at: (K,) whether they stand there already.
+    """
+
+    numbers: IntArray
+    limits: Array
+    gains: Array
+    changes: Array
+    at: BoolArray
+
+
+def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
+    """What there is beyond, of a search that converged; None if nothing has come near a limit.
+
+    All agents ask the same, since they know the same point, and conclude the same from the same sums. Nothing is sent
+    unless a hyperparameter has come near its limit.
+    """
+    outcome, limits = run.outcome, problem.limits
+    if outcome.status != "converged" or outcome.agreed is None or not limits.given.any():
+        return None
+    low, high = (np.broadcast_to(end, outcome.agreed.shape) for end in (limits.lower, limits.upper))
+    above = outcome.agreed >= high - np.where(low > -np.inf, AT, NEAR)  # a large sigma_f is not flat before its end
+    numbers = np.flatnonzero(above | (outcome.agreed <= low + NEAR))
+    if not len(numbers):
+        return None
+    ends = np.where(above, high, low)[numbers]
+    backs = ends + np.where(above[numbers], -BACK, BACK)
+    own = outcome.state.local.x
+    places = np.tile(own, (2, len(numbers), 1, 1))
+    for k, number in enumerate(numbers):
+        places[0, k, :, number], places[1, k, :, number] = ends[k], backs[k]
+    values = problem.objective.at(np.tile(np.arange(len(own)), 2 * len(numbers)), places.reshape(-1, own.shape[1]))
+    nlls = np.column_stack([outcome.state.local.values.nll, values.nll.reshape(-1, len(own)).T])
+    with problem.network.phase("flat"):
+        totals = problem.reduction.total(np.where(np.isfinite(nlls), nlls, INFINITE))
+    there, back = totals[1:].reshape(2, -1)
+    at = np.abs(outcome.agreed[numbers] - ends) <= AT
+    return Trial(numbers, ends, totals[0] - there, np.abs(there - back), np.asarray(at))
+
+
+def directions(problem: TrainingProblem, run: Run[Any]) -> Ended:
+    """Whether a search that converged ended in a flat direction."""
+    trial = tried(problem, run)
+    if trial is None:
+        return Ended()
+    flat = (trial.gains >= -NEGLIGIBLE) & (trial.changes <= NEGLIGIBLE)
+    return Ended(tuple(trial.numbers[flat].tolist()), tuple(trial.numbers[~flat & trial.at].tolist()))

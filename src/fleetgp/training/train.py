@@ -1,11 +1,11 @@
 """Training from end to end, on the agents hosted here: prepare, run from every start, choose.
 
-A training in the coordinates of its model: what goes in is changed, what comes out is told as the user says it.
+What goes in is translated into the coordinates of the model, what comes out into the units of the user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,37 +14,35 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
 from fleetgp.consensus.agreements import agree_on_coordinates
-from fleetgp.consensus.reductions import ByServer, ByTree
+from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset
-from fleetgp.data.transforms import Coordinates
+from fleetgp.data.transforms import CoordinateRule, Coordinates
 from fleetgp.engines.base import retold
 from fleetgp.engines.expert import has_moments
 from fleetgp.errors import NumericalError
+from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network import Network
-from fleetgp.training.fit import Fit
-from fleetgp.training.flat import directions
+from fleetgp.training.fit import Fit, MeanFit
 from fleetgp.training.methods import TrainingMethod
-from fleetgp.training.moments import WholeTraining
+from fleetgp.training.moments import MomentsTraining
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.outer_loops import (
     Correction,
-    MeanFit,
     agree_on_correction,
     outliers_of,
     reweighed_experts,
     settle,
     settle_robustly,
     trend_of,
+    with_best_kernel,
 )
-from fleetgp.training.primal import Local
-from fleetgp.training.problem import Setting, minimizer, prepare, stepwise
-from fleetgp.training.run import COARSE, LOOSEST, Report, Run, Runner, choose, follow
-from fleetgp.training.starts import sampled
+from fleetgp.training.problem import TrainingProblem, prepare, sampled
+from fleetgp.training.run import Report, Run, coarse, fit_of, follow, sizes_of
 
 
-def moved_in(shift: Array, options: TrainingOptions) -> TrainingOptions:
-    """The options, with starts and what is known of theta for the coordinates of the model.
+def to_model_units(shift: Array, options: TrainingOptions) -> TrainingOptions:
+    """The options, with starts and constraints on theta for the coordinates of the model.
 
     shift: what to add to log theta of these for that of the user, (P,).
     """
@@ -53,42 +51,43 @@ def moved_in(shift: Array, options: TrainingOptions) -> TrainingOptions:
     return replace(options, starts=starts, known=known)
 
 
-def heard_outside(shift: Array, report: Report) -> Report:
-    """A report of theta as the user says it."""
-
-    def told(start: int, done: int, thetas: Array, chosen: bool) -> None:
-        report(start, done, _told(shift, thetas), chosen)
-
-    return told
+def report_in_user_units(shift: Array, report: Report) -> Report:
+    """A report of theta as the user knows it."""
+    return lambda start, done, thetas, chosen: report(start, done, in_user_units(shift, thetas), chosen)
 
 
-def told_outside(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
+def to_user_units(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
     """The result, in units that the user knows; its moments and its scaling stay those of the model."""
-    starts = tuple(replace(start, theta0=_told(shift, start.theta0)) for start in fit.starts)
     return replace(
         fit,
-        thetas=_told(shift, fit.thetas),
-        history=_told(shift, fit.history),
-        starts=starts,
+        thetas=in_user_units(shift, fit.thetas),
+        history=in_user_units(shift, fit.history),
+        starts=tuple(replace(start, theta0=in_user_units(shift, start.theta0)) for start in fit.starts),
         known=fit.known.rescaled(np.exp(shift)),
-        mean=None if fit.mean is None else _told_mean(coordinates, fit.mean),
+        mean=None if fit.mean is None else fit.mean.to_user_units(coordinates),
         coordinates=coordinates,
     )
 
 
-def _told(shift: Array, theta: Array) -> Array:
+def in_user_units(shift: Array, theta: Array) -> Array:
     with np.errstate(over="ignore"):
         return np.asarray(theta * np.exp(shift))
 
 
-def _told_mean(coordinates: Coordinates, mean: MeanFit) -> MeanFit:
-    """Slopes in units of the inputs, or per kilometre; the centre as a place."""
-    if not mean.slopes:
-        return mean
-    units = np.ones(len(mean.slopes)) if coordinates.name != "scaled" else np.array(coordinates.unit)
-    at = coordinates.given(np.array(mean.at))
-    slopes, errors = np.array(mean.slopes) / units, np.array(mean.errors) / [1.0, *units]
-    return replace(mean, slopes=tuple(slopes.tolist()), at=tuple(at.tolist()), errors=tuple(errors.tolist()))
+def train_best(
+    method: TrainingMethod,
+    shards: Dataset,
+    network: Network,
+    kernels: Kernels,
+    options: TrainingOptions,
+    report: Report | None = None,
+    interlude: Interlude | None = None,
+) -> Fit:
+    """`train` with the best of several kernels; with a single one there is nothing to compare."""
+    if len(kernels) > 1:
+        return with_best_kernel(train, method, shards, network, kernels, options, report, interlude)
+    fit = train(method, shards, network, kernels[0], options, report, interlude)
+    return replace(fit, kernel=kernels[0].name)
 
 
 def train(
@@ -102,206 +101,122 @@ def train(
 ) -> Fit:
     """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
 
-    Options that the method does not have are not looked at: a fleet that changes its method keeps its options.
+    Options that the method does not have are ignored: a fleet that changes its method keeps its options.
     report(start, round, thetas, chosen) is called after every round, with theta in the units of the data; chosen once
     the fleet has decided for this start.
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
-    if options.coordinates.name == "as-given":
-        return _train(method, shards, network, kernel, options, report, interlude)
-    with network.phase("coordinates"):
-        reduction = ByTree(network) if method.decentralized else ByServer(network)
-        coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
-    shift = coordinates.shift(kernel.units(shards.dimension))
-    inside, heard = moved_in(shift, options), report and heard_outside(shift, report)
-    with retold(units=np.exp(shift)):
-        found = _train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
-    return told_outside(coordinates, shift, found)
-
-
-def _train(
-    method: TrainingMethod,
-    shards: Dataset,
-    network: Network,
-    kernel: Kernel,
-    options: TrainingOptions,
-    report: Report | None,
-    interlude: Interlude | None,
-) -> Fit:
-    """The same in the coordinates of the model."""
-    if method.meet == "moments":
-        return _by_moments(method, shards, network, kernel, options, report)
-    if method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine):
+    if options.coordinates.name != "as-given":
+        with network.phase("coordinates"):
+            reduction = of_fleet(network, central=not method.decentralized)
+            coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
+        shift = coordinates.shift(kernel.units(shards.dimension))
+        inside = replace(to_model_units(shift, options), coordinates=CoordinateRule())
+        heard = report and report_in_user_units(shift, report)
+        with retold(units=np.exp(shift)):
+            fit = train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
+        return to_user_units(coordinates, shift, fit)
+    moments = method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine)
+    if method.meet == "moments" or moments:
         try:
-            return _by_moments(method, shards, network, kernel, options, report)
+            return MomentsTraining(method, shards, network, kernel, options, report).fit()
         except NumericalError as why:
+            if not moments:
+                raise
             shards.load_instead(why)
-    training = LocalTraining(prepare(method, shards, network, kernel, options), options, report, interlude)
-    training.run()
-    settled = settle_robustly(training, options.mean) if kernel.noise_model.robust else settle(training, options.mean)
-    found = training.fit(None if settled is None else settled.of(training.setting.scaling, settled.last.errors))
+    training = LocalTraining(prepare(method, shards, network, kernel, options, interlude), options, report)
+    fit = training.fit(robust=kernel.noise_model.robust)
     if not kernel.noise_model.robust:
-        return found
-    engine = options.engine, options.n_neighbours
-    return replace(found, outliers=outliers_of(shards, network.hosted, kernel, found.scaling, found.thetas, *engine))
-
-
-def _by_moments(
-    method: TrainingMethod,
-    shards: Dataset,
-    network: Network,
-    kernel: Kernel,
-    options: TrainingOptions,
-    report: Report | None,
-) -> Fit:
-    """All data by their moments: no row is sent, nor loaded."""
-    whole = WholeTraining(method, shards, network, kernel, options, report)
-    whole.run()
-    settled = settle(whole, options.mean)
-    mean = None if settled is None else settled.of(whole.scaling, settled.last.errors)
-    found = _fit(whole.setting, whole.runs, whole.chosen, mean)
-    fit = replace(found, moments=whole.moments, approximation=np.zeros(len(found.thetas)))
-    return fit if whole.sample is None else replace(fit, sample=whole.sample)
+        return fit
+    outliers = outliers_of(shards, network.hosted, kernel, fit, options)
+    return replace(fit, outliers=outliers)
 
 
 class LocalTraining:
     """One whose likelihood is the sum of the agents' own, or that of all data in one place.
 
-    setting: where it is: on a sample if the time was up there.
+    problem: where it is: on a sample if the time was up there.  runs: from all starts.  chosen: the best one of them.
     """
 
-    def __init__(
-        self, setting: Setting, options: TrainingOptions, report: Report | None, interlude: Interlude | None
-    ) -> None:
-        self.setting, self._options, self._report, self._interlude = setting, options, report, interlude
-        self._runs: Sequence[Run[Any]] = ()  # from all starts
+    def __init__(self, problem: TrainingProblem, options: TrainingOptions, report: Report | None) -> None:
+        self.problem, self.options, self.report = problem, options, report
+        self.runs: Sequence[Run[Any]] = ()
         self._sample: IntArray = np.zeros(0, dtype=np.int64)
 
     @property
     def status(self) -> Status:
-        return self._run.outcome.status
+        return self.chosen.outcome.status
 
     def run(self) -> None:
         """From all starts, the best one to its end."""
-        setting, every = self.setting, range(len(self.setting.starts))
-        if setting.levels:
-            self._run_by_samples(every)
-        else:
-            self._runs = self._begun(setting, every)
-            self._run = self._runs[follow(setting, self._runs, self._options)]
+        problem, options = self.problem, self.options
+        with problem.network.phase("training"):
+            if problem.levels:
+                self._run_by_samples()
+            else:
+                self.runs = [self._begun(problem, number) for number in range(len(problem.starts))]
+                self.chosen = self.runs[follow(problem, self.runs, options.rounds, options.tol)]
 
-    def _begun(self, setting: Setting, numbers: Iterable[int], history: list[Array] | None = None) -> list[Run[Any]]:
-        """Some of the starts before their first round, or where a history ends."""
-        stepped = setting.method.stepwise
-        runner: Runner[Any] = stepwise(setting, self._options, self._interlude) if stepped else minimizer(setting)
-        return [Run(setting, runner, number, self._report, history) for number in numbers]
+    def _begun(self, problem: TrainingProblem, number: int, history: list[Array] | None = None) -> Run[Any]:
+        """A start before its first round, or where a history ends."""
+        return Run(problem, problem.method.solver(problem, self.options), number, self.report, history)
 
-    def _run_by_samples(self, every: Iterable[int]) -> None:
+    def _run_by_samples(self) -> None:
         """All starts on the smallest sample, the best one on larger ones and at last on all data."""
-        setting, options = self.setting, self._options
-        small = replace(setting, objective=sampled(setting.objective, 0, options.seed))
-        with setting.network.phase("training"):
-            runs = self._begun(small, every)
-            number = choose(small, runs, max(1, options.rounds // 2), options.tol)
-            run, here, sizes = runs[number], small, _sizes(small)
-            for level in range(1, setting.levels + 1):
-                if run.outcome.status == "time limit":
-                    break
-                last = level == setting.levels
-                here = setting if last else replace(setting, objective=sampled(setting.objective, level, options.seed))
-                # A start that diverged on a sample gets another chance.
-                history = None if run.outcome.status == "diverged" else run.history
-                run = self._taken_up(here, run, history, options.tol if last else min(options.tol * COARSE, LOOSEST))
-        self.setting, self._runs, self._run, self._sample = here, runs, run, sizes
+        problem, options = self.problem, self.options
+        small = here = replace(problem, objective=sampled(problem.objective, 0, options.seed))
+        self.runs = [self._begun(small, number) for number in range(len(problem.starts))]
+        self._sample = sizes_of(small)
+        run = self.runs[follow(small, self.runs, max(1, options.rounds // 2), options.tol, to_end=False)]
+        for level in range(1, problem.levels + 1):
+            if run.outcome.status == "time limit":
+                break
+            last = level == problem.levels
+            here = problem if last else replace(problem, objective=sampled(problem.objective, level, options.seed))
+            # A start that diverged on a sample gets another chance.
+            history = None if run.outcome.status == "diverged" else run.history
+            run = self._continued(here, run, history, options.tol if last else coarse(options.tol))
+        self.problem, self.chosen = here, run
 
-    def _taken_up(self, here: Setting, run: Run[Any], history: list[Array] | None, tol: float) -> Run[Any]:
+    def _continued(self, here: TrainingProblem, run: Run[Any], history: list[Array] | None, tol: float) -> Run[Any]:
         """A run of the chosen start, on other data."""
         if here.levels:
             here.objective.settle(run.history[-1])
-        (run,) = self._begun(here, [run.number], history)
+        run = self._begun(here, run.number, history)
         run.chosen = True
-        run.finish(max(self._options.rounds, len(run.history)), tol)  # one at least
+        run.finish(max(self.options.rounds, len(run.history)), tol)  # one at least
         return run
 
     def correction(self) -> Correction:
-        setting, x = self.setting, self._run.history[-1]
-        trend = trend_of(setting.scaling, setting.dimension)
-        with setting.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
-            return agree_on_correction(setting.reduction, setting.objective.experts, np.exp(x), trend)
+        problem, x = self.problem, self.chosen.history[-1]
+        trend = trend_of(problem.scaling, problem.dimension)
+        with problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
+            return agree_on_correction(problem.reduction, problem.objective.experts, np.exp(x), trend)
 
     def take_up(self, step: Sequence[float]) -> None:
-        self._go_on(self.setting.corrected(step))
+        self._continue_on(self.problem.corrected(step))
 
     def reweigh(self) -> None:
-        objective = self.setting.objective
-        experts = reweighed_experts(objective.experts, self._run.history[-1])
-        self._go_on(replace(self.setting, objective=objective.of(experts)))
+        objective = self.problem.objective
+        experts = reweighed_experts(objective.experts, self.chosen.history[-1])
+        self._continue_on(replace(self.problem, objective=objective.of(experts)))
 
-    def _go_on(self, setting: Setting) -> None:
-        self.setting = setting
-        with self.setting.network.phase("training"):
-            self._run = self._taken_up(self.setting, self._run, self._run.history, self._options.tol)
+    def _continue_on(self, problem: TrainingProblem) -> None:
+        self.problem = problem
+        with problem.network.phase("training"):
+            self.chosen = self._continued(problem, self.chosen, self.chosen.history, self.options.tol)
 
-    def fit(self, mean: MeanFit | None) -> Fit:
-        found = self.ended(mean)
-        estimates = _estimates(self.setting, self._run.outcome.state.local)
-        return replace(found, approximation=np.broadcast_to(estimates, len(found.thetas)))
+    def fit(self, *, robust: bool = False) -> Fit:
+        """Train, in turns with the mean function and with weights against outliers where there are any."""
+        self.run()
+        settled = settle_robustly(self, self.options.mean) if robust else settle(self, self.options.mean)
+        mean = None if settled is None else settled.of(self.problem.scaling, settled.last.errors)
+        fit = self.ended(mean)
+        local = self.chosen.outcome.state.local
+        known = np.isfinite(local.values.nll).all()
+        estimates = self.problem.objective.error_estimates(local.x, local.values) if known else np.zeros(len(local.x))
+        return replace(fit, approximation=np.broadcast_to(estimates, len(fit.thetas)))
 
     def ended(self, mean: MeanFit | None) -> Fit:
         """The result, but for what its likelihoods may be wrong by."""
-        return replace(_fit(self.setting, self._runs, self._run, mean), sample=self._sample)
-
-
-def _sizes(setting: Setting) -> IntArray:
-    return np.broadcast_to(setting.objective.sizes, len(setting.network.hosted))
-
-
-def _fit(setting: Setting, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
-    hosted = len(setting.network.hosted)
-    outcome = chosen.outcome
-    history = setting.thetas(np.stack(chosen.history))
-    if setting.method.meet in ("pool", "moments"):  # one expert for all
-        history = np.broadcast_to(history, (len(history), hosted, history.shape[-1]))
-    if setting.method.meet == "pool":
-        with setting.network.phase("pool"):
-            setting.network.scatter(history[-1, 0], "hyperparameters")
-            if mean is not None:
-                setting.network.scatter(np.array([mean.constant, *mean.slopes, *mean.at]), "statistics")
-    ended = directions(setting, chosen)
-    return Fit(
-        method=setting.method.name,
-        thetas=history[-1],
-        history=history,
-        rounds=outcome.rounds,
-        status=with_mean(outcome.status, mean),
-        residual=float(outcome.residual),
-        nll=float(chosen.likelihood.sum()),
-        jitter=np.broadcast_to(chosen.jitter, hosted),
-        rho=getattr(outcome.state, "rho", np.empty(0)),
-        starts=tuple(run.summary for run in runs if run.begun),
-        scaling=setting.scaling,
-        mean=mean,
-        engine=tuple(np.broadcast_to(outcome.state.local.values.engine, hosted).tolist()),
-        ledger=setting.network.ledger,
-        noise_floor=setting.floor * setting.scaling.scale,
-        known=setting.known,
-        used=_sizes(setting),
-        nlls=chosen.likelihood,
-        start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        noises=setting.noises,
-        offset=setting.offset,
-        flat_numbers=ended.flat,
-        stopped_numbers=ended.stopped,
-    )
-
-
-def with_mean(status: Status, mean: MeanFit | None) -> Status:
-    """How a training ended: theta may be at its best for a mean function that is not."""
-    return "round limit" if mean is not None and not mean.settled and status == "converged" else status
-
-
-def _estimates(setting: Setting, local: Local) -> Array:
-    """What the likelihoods at the end may be wrong by, unless there is no end."""
-    if not np.isfinite(local.values.nll).all():
-        return np.zeros(len(local.x))
-    return setting.objective.error_estimates(local.x, local.values)
+        return replace(fit_of(self.problem, self.runs, self.chosen, mean), sample=self._sample)

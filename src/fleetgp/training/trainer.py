@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Running, Status, Verdict
-from fleetgp.errors import InputError, shortened, unknown_name
+from fleetgp.errors import InputError, shortened
 from fleetgp.network import Ledger
-from fleetgp.training.admm import Rounds
-from fleetgp.training.methods import METHODS, TrainingMethod
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.problem import Setting, stepwise
+from fleetgp.training.problem import TrainingProblem
+from fleetgp.training.solver import Rounds
 from fleetgp.validation import check_whole
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
@@ -72,9 +70,9 @@ class Trainer:
     ((3, 4), 12)
     """
 
-    def __init__(self, setting: Setting, options: TrainingOptions) -> None:
-        self._setting = setting
-        self._method = stepwise(setting, options)
+    def __init__(self, problem: TrainingProblem, options: TrainingOptions) -> None:
+        self._setting = problem
+        self._method = problem.method.stepwise_solver(problem, options)
         self._rounds: Rounds[Any] = self._method.rounds(options.tol)
 
     @property
@@ -114,24 +112,3 @@ class Trainer:
             residual=None if verdict is None else float(verdict.residual[0]),
             status="round limit" if verdict is None else verdict.status,
         )
-
-
-#: The options of a whole training that its steps have too, besides where they start and what draws their samples.
-STEP_OPTIONS = tuple(
-    option.name
-    for option in fields(TrainingOptions)
-    if option.name not in ("starts", "rounds", "seconds", "known", "seed", "normalize")
-)
-
-
-def check_stepwise(method: TrainingMethod, given: Iterable[str]) -> None:
-    """Refuse the methods that have no step, and options that no step has."""
-    if not method.stepwise:
-        having = ", ".join(row.name for row in METHODS.values() if row.stepwise)
-        raise InputError(
-            f"{method.name} has no single steps, since it is one minimization by L-BFGS: use train, or a method that "
-            f"goes round by round: {having}"
-        )
-    for name in given:
-        if name not in STEP_OPTIONS:
-            raise unknown_name("option", name, STEP_OPTIONS)

@@ -51,10 +51,10 @@ def likelihoods(
     y: Array,
     signal: Array,
     noise: Array,
-    found: Array,
+    result: Array,
     precision: Array,
 ) -> None:
-    """found (B, 1 + D + 2), nll and gradient, from phi and -phi' (B, P), z (B, D, N), y (B, N), and the variances of f
+    """result (B, 1 + D + 2), nll and gradient, from phi and -phi' (B, P), z (B, D, N), y (B, N), and the variances of f
     (B,) and of each observation's noise (B, N).
 
     The formulas are those of `likelihood`; the last derivative is that of a noise that is the same for all. For any
@@ -65,7 +65,7 @@ def likelihoods(
     address = work.ctypes.data
     for b in range(batch):
         for column in range(1 + dimension + 2):
-            found[b, column] = np.nan
+            result[b, column] = np.nan
         end = 0
         for i in range(size):
             start, end = end, end + size - 1 - i
@@ -85,10 +85,10 @@ def likelihoods(
         quadratic = 0.0
         for i in range(size):
             quadratic += y[b, i] * alpha[i]
-        found[b, 0] = 0.5 * (quadratic + log_determinant)
+        result[b, 0] = 0.5 * (quadratic + log_determinant)
         for i in range(precision.shape[1]):
             precision[b, i] = work[i, i] - alpha[i] * alpha[i]
-        _gradient(work, alpha, profile[b], slope[b], z[b], signal[b], noise[b, 0], found[b, 1:])
+        _gradient(work, alpha, profile[b], slope[b], z[b], signal[b], noise[b, 0], result[b, 1:])
 
 
 @_compiled

@@ -1,14 +1,4 @@
-"""The dense engine: its expected cost, the engine and its posterior.
-
-What a dense evaluation is expected to cost, in seconds on one core.
-
-The constants, like those of the moments engine, are fits to times on an AMD EPYC (Zen 3) core, one process, one BLAS
-thread. They are not measured where the program runs: agents on different machines must choose the same engine.
-
-The exact posterior of one agent, and what the means of two agents have in common.
-
-The dense engine: the exact likelihood and posterior by LAPACK.
-"""
+"""The dense engine: the exact likelihood and posterior by LAPACK, and its expected cost."""
 
 from __future__ import annotations
 
@@ -166,26 +156,26 @@ class DenseEngine(DataEngine):
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient, with all cores on this one agent."""
-        (found,) = self.evaluate_many([self], log_theta[None])
-        if isinstance(found, NumericalError):
-            raise found
-        return found
+        (result,) = self.evaluate_many([self], log_theta[None])
+        if isinstance(result, NumericalError):
+            raise result
+        return result
 
     @classmethod
     def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError]:
         """Each at its own log theta, on all cores, those of equal size in stacks; a failure in its place."""
-        found: dict[int, Evaluation | NumericalError] = {}
+        result: dict[int, Evaluation | NumericalError] = {}
         alike = defaultdict(list)
         for i, (expert, row) in enumerate(zip(engines, log_thetas, strict=True)):
             if (np.abs(row) < LARGEST_LOG).all():
                 alike[expert.data.inputs.shape, expert.kernel].append(i)
             else:
-                found[i] = out_of_range(expert.agent, row)
+                result[i] = out_of_range(expert.agent, row)
 
         def evaluate(rows: list[int]) -> None:
             experts = [engines[i] for i in rows]
             for i, expert, evaluation in zip(rows, experts, _stack(experts, log_thetas[rows]), strict=True):
-                found[i] = evaluation or expert.failure(Hyperparameters.from_log(log_thetas[i]))
+                result[i] = evaluation or expert.failure(Hyperparameters.from_log(log_thetas[i]))
 
         stacks = []
         for ((size, _), _), rows in alike.items():
@@ -193,13 +183,13 @@ class DenseEngine(DataEngine):
             count = min(len(rows), turns * cores())  # as many for each core
             stacks += [part.tolist() for part in np.array_split(rows, count)]
         share(evaluate, stacks, largest=max((size for (size, _), _ in alike), default=0))
-        return [found[i] for i in range(len(engines))]
+        return [result[i] for i in range(len(engines))]
 
     def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
         """before: that of the first rows is extended by those that came since, N^2 operations for each."""
         try:
-            found = before.extended(self.data) if isinstance(before, DensePosterior) else None
-            return found or self.posterior(Hyperparameters.from_theta(theta))
+            result = before.extended(self.data) if isinstance(before, DensePosterior) else None
+            return result or self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
 

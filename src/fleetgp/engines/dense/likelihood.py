@@ -15,14 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Protocol
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.engines.base import Evaluation
+from fleetgp.engines.base import DataEngine, Evaluation
 from fleetgp.kernels.composite import Composite
-from fleetgp.kernels.stationary import Kernel, Stationary, scaled_squared_distance
+from fleetgp.kernels.stationary import Stationary, scaled_squared_distance
 from fleetgp.linalg.cholesky import factorize, factorize_in_place
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import scratch
@@ -53,13 +52,6 @@ def evaluation(data: Observations, kernel: Composite, log_theta: Array) -> Evalu
 STACKED = 1 << 17
 
 
-class Data(Protocol):
-    """Whose likelihood it is."""
-
-    data: Observations
-    kernel: Kernel
-
-
 def compiled() -> ModuleType | None:
     """The compiled inner loops; None where there is no Numba."""
     return compiled_module("fleetgp.engines.dense.compiled")
@@ -70,7 +62,7 @@ def stack_size(size: int) -> int:
     return max(1, 2 * STACKED // size**2)
 
 
-def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluation | None]:
+def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Evaluation | None]:
     """NLL and log-gradient of experts of equal size and kernel, each at its own log theta; None where no jitter is
     enough.
     """
@@ -88,7 +80,7 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
     z = np.ascontiguousarray((centred / theta[:, None, :dimension]).swapaxes(1, 2))
     pairs = (batch, size * (size - 1) // 2)
     profile, slope, work = scratch(pairs, pairs, (size, size))
-    found = np.full((batch, 1 + dimension + 2), np.nan)
+    result = np.full((batch, 1 + dimension + 2), np.nan)
     precision = np.empty((batch, size if kernel.noise_model.differs else 0))
     fast = compiled()
     with np.errstate(all="ignore"):
@@ -96,20 +88,20 @@ def evaluate_stack(experts: Sequence[Data], log_thetas: Array) -> list[Evaluatio
         if not kernel.profile_in_place(profile, slope, np.exp if fast is None else fast.exp):
             slope = profile
         if fast is not None:
-            fast.likelihoods(profile, slope, work, z, y, signal, noise, found, precision)
+            fast.likelihoods(profile, slope, work, z, y, signal, noise, result, precision)
         jitters: list[float | None] = [0.0] * batch
-        for b in np.flatnonzero(~np.isfinite(found[:, 0])):
-            one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], found[b], precision[b]
+        for b in np.flatnonzero(~np.isfinite(result[:, 0])):
+            one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], result[b], precision[b]
             jitters[b] = likelihood_with_jitter(*one)
     if kernel.noise_model.differs:
-        found = np.concatenate([found[:, :-1], _by_noises(experts, theta, precision)], axis=1)
+        result = np.concatenate([result[:, :-1], _by_noises(experts, theta, precision)], axis=1)
     return [
         None if jitter is None else Evaluation(float(row[0]), row[1:], jitter)
-        for row, jitter in zip(found, jitters, strict=True)
+        for row, jitter in zip(result, jitters, strict=True)
     ]
 
 
-def _noises(experts: Sequence[Data], theta: Array) -> Array:
+def _noises(experts: Sequence[DataEngine], theta: Array) -> Array:
     """(B, N) the variances of the noise of all observations, at theta (B, P)."""
     if experts[0].kernel.noise_model.differs:
         models = [Hyperparameters.from_theta(row) for row in theta]
@@ -117,7 +109,7 @@ def _noises(experts: Sequence[Data], theta: Array) -> Array:
     return np.repeat(theta[:, -1:] ** 2, len(experts[0].data), axis=1)
 
 
-def _by_noises(experts: Sequence[Data], theta: Array, precision: Array) -> Array:
+def _by_noises(experts: Sequence[DataEngine], theta: Array, precision: Array) -> Array:
     """(B, Q) the derivatives by all hyperparameters of the noise. precision: (B, N) the diagonals of B."""
     models = [Hyperparameters.from_theta(row) for row in theta]
     rows = zip(experts, models, precision, strict=True)
@@ -143,12 +135,12 @@ def likelihood_with_jitter(
     y: Array,
     signal: float,
     noise: Array,
-    found: Array,
+    result: Array,
     precision: Array,
 ) -> float | None:
     """What `compiled.likelihoods` does, for one expert.
 
-    The jitter, with nll and gradient in found (1 + D + 2,); None where no jitter is enough.
+    The jitter, with nll and gradient in result (1 + D + 2,); None where no jitter is enough.
 
     From phi and -phi' (P,), z (D, N), y (N,), and the variances of f and of each observation's noise (N,). The last
     derivative is that of a noise that is the same for all. For any other, precision (N,) gets the diagonal of B; (0,)
@@ -168,7 +160,7 @@ def likelihood_with_jitter(
     if factor is None:
         return None
     alpha = factor.solve(y)
-    found[0] = 0.5 * (float(y @ alpha) + factor.log_determinant)
+    result[0] = 0.5 * (float(y @ alpha) + factor.log_determinant)
     factor.inverse_in_place()
     trace = float(diagonal.sum() - alpha @ alpha)
     if len(precision):
@@ -182,7 +174,7 @@ def likelihood_with_jitter(
     work[upper] = np.multiply(b, slope, out=b)
     sums = work.sum(axis=0) + work.sum(axis=1)
     scales = (z**2) @ sums - 2.0 * ((z @ work) * z).sum(axis=1)
-    found[1:] = [*(2.0 * signal * scales), signal * (trace + 2.0 * total), same * trace]
+    result[1:] = [*(2.0 * signal * scales), signal * (trace + 2.0 * total), same * trace]
     return factor.jitter
 
 

@@ -86,7 +86,7 @@ class MomentsPosterior:
         heard, more = self._heard(queries), [self._heard(queries, d) for d in range(dimension)]
         mean, explained = steps @ s.coefficients, np.empty((dimension, len(queries)))
         outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
-        told = np.empty((len(queries), dimension, dimension))
+        known = np.empty((len(queries), dimension, dimension))
         for d, step in enumerate(steps):
             if outside.size:
                 mean[d, outside] = self._with_residuals(self._to_grid(queries[outside], d))
@@ -94,10 +94,10 @@ class MomentsPosterior:
             explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", heard, ahead[d])
             explained[d] -= 2.0 * np.einsum("tr,rt->t", step, c - s.noise**2 * solved)
             for e, other in enumerate(steps):
-                told[:, d, e] = np.einsum("rt,rt->t", more[d], ahead[e]) + np.einsum("rt,rt->t", more[e], ahead[d])
-                told[:, d, e] -= np.einsum("tr,rt->t", step, other.T - s.noise**2 * ahead[e])
+                known[:, d, e] = np.einsum("rt,rt->t", more[d], ahead[e]) + np.einsum("rt,rt->t", more[e], ahead[d])
+                known[:, d, e] -= np.einsum("tr,rt->t", step, other.T - s.noise**2 * ahead[e])
         _, bends = SquaredExponential().curvature(queries, self.hyperparameters)
-        return Slopes(mean.T, -explained.T, bends - told)
+        return Slopes(mean.T, -explained.T, bends - known)
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_o' C_i^-1 k_i*, (r_o, T), for another basis phi_o on a box that holds this one."""
@@ -139,15 +139,15 @@ class MomentsPosterior:
         """k_d(x*, node) along each axis, (T, n_d); the first carries sigma_f^2. Or its derivative along one of them."""
         grid = self._solution.grid
         positions = self.basis.box.positions(queries)
-        found = [
+        result = [
             np.exp(-((axis.h * (positions[:, d, None] - grid.positions[d])) ** 2))
             for d, axis in enumerate(self.basis.axes)
         ]
-        found[0] *= self.basis.signal**2
+        result[0] *= self.basis.signal**2
         if along is not None:
             apart = positions[:, along, None] - grid.positions[along]
-            found[along] *= -2.0 * self.basis.axes[along].h ** 2 * apart / self.basis.box.half[along]
-        return found
+            result[along] *= -2.0 * self.basis.axes[along].h ** 2 * apart / self.basis.box.half[along]
+        return result
 
     def _mean(self, queries: Array) -> Array:
         """k*' C^-1 y. With c the coordinates of a query and k* = Phi c + e, as in `explained_variance`, it is
@@ -166,11 +166,11 @@ class MomentsPosterior:
         """With e'C^-1 y, for which the residuals' grid stands."""
         return self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
 
-    def _with_residuals(self, found: list[Array]) -> Array:
+    def _with_residuals(self, result: list[Array]) -> Array:
         """k*'C^-1 y but for the slip, from k* along each axis, or a derivative of it."""
         residuals = self._solution.residuals
-        values = found[0] @ residuals.reshape(len(residuals), -1)
-        for cross in found[1:]:
+        values = result[0] @ residuals.reshape(len(residuals), -1)
+        for cross in result[1:]:
             rest = values.shape[1] // cross.shape[1]
             values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
         return np.asarray(values[:, 0] / self._solution.noise**2)
@@ -204,8 +204,8 @@ class MomentsPosterior:
         solved = c.copy(order="F")
         cholesky.solve_in_place(self._solution.lower, solved)
         alone = np.einsum("rt,rt->t", c, c - self._solution.noise**2 * solved)
-        found = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
-        return np.asarray(np.clip(found, 0.0, self.hyperparameters.signal**2))
+        result = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
+        return np.asarray(np.clip(result, 0.0, self.hyperparameters.signal**2))
 
 
 # ---- the expected cost -----------------------------------------------------------------------------------------------
@@ -374,12 +374,12 @@ def evaluation(s: Solution, expansion: float) -> Evaluation:
 
 def _spread(s: Solution, inverse_lower: Array) -> Array:
     """(D,) tr(Phi'X Phi A^-1 Phi'X Phi) / sigma^2 = |L^-1 Phi'X Phi|^2 / sigma^2."""
-    found = []
+    result = []
     for d in range(len(s.grid.positions)):
         first = s.grid.products(s.grid.along(d, 1, s.grid.moments.weights)).T
         cholesky.multiply_triangle_in_place(inverse_lower, first)
-        found.append(np.einsum("ij,ij->", first, first) / s.noise**2)
-    return np.array(found)
+        result.append(np.einsum("ij,ij->", first, first) / s.noise**2)
+    return np.array(result)
 
 
 def _weighed(s: Solution, inverse: Array) -> Array:
@@ -388,12 +388,12 @@ def _weighed(s: Solution, inverse: Array) -> Array:
     rest = -inverse
     rest.flat[:: len(rest) + 1] += 1.0 / s.noise**2
     certain = grid.moments.weights * grid.quadratic(rest)
-    found = []
+    result = []
     for d in range(len(grid.positions)):
         first = s.correlations(grid.along(d, 1, s.residuals))[kept]
         second = s.correlations(grid.along(d, 2, s.residuals))[kept] @ s.coefficients
-        found.append(grid.along(d, 2, certain).sum() + second - first @ first)
-    return np.array(found)
+        result.append(grid.along(d, 2, certain).sum() + second - first @ first)
+    return np.array(result)
 
 
 # ---- the engine ----------------------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
-"""The moments of a whole fleet, and how many functions along each axis they need.
-
-The moments of many agents' data: sums over them all, from which every agent has the GP of them all.
+"""The moments of a whole fleet: sums over many agents' data, from which every agent has the GP of them all.
 
 Sums over data of Chebyshev polynomials on one box add up over agents, and over what an agent had and what it got since.
-
-How large a grid must be: for one theta, or before any theta is known.
+How large their grid must be is known for one theta, or planned before any theta is known.
 """
 
 from __future__ import annotations
@@ -66,11 +63,11 @@ class FleetMoments:
 
     def up_to(self, sizes: Sequence[int]) -> Array:
         """(2, *sizes): the sums of all degrees below the sizes, without and with y_n; zero where nobody needs them."""
-        found = np.zeros((2, *sizes))
-        found[0] = self.sums[_corner(sizes)]
+        result = np.zeros((2, *sizes))
+        result[0] = self.sums[_corner(sizes)]
         low = _corner([min(pair) for pair in zip(sizes, self.responses.shape, strict=True)])
-        found[1][low] = self.responses[low]
-        return found
+        result[1][low] = self.responses[low]
+        return result
 
     def plus(self, other: FleetMoments) -> FleetMoments:
         """Those of both data sets: of other agents' data, or of new observations, whose moments are the difference."""
@@ -168,13 +165,13 @@ def fits(sizes: Sequence[int]) -> bool:
 
 def sizes_for_all(reaches: Iterable[Array], ratios: Iterable[float], count: int) -> tuple[int, ...] | None:
     """Those of a grid for several theta: half the box over the length-scales, and (sigma_f / sigma_eps)^2."""
-    found = [
+    result = [
         sizes_for(stepped(reach * (1.0 + MARGIN)), axis_error(len(reach), count, ratio * (1.0 + MARGIN)))
         for reach, ratio in zip(reaches, ratios, strict=True)
     ]
-    if any(sizes is None for sizes in found):
+    if any(sizes is None for sizes in result):
         return None
-    largest = tuple(np.max([sizes for sizes in found if sizes is not None], axis=0).tolist())
+    largest = tuple(np.max([sizes for sizes in result if sizes is not None], axis=0).tolist())
     return largest if fits(largest) else None
 
 

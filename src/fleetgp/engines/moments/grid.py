@@ -1,18 +1,9 @@
-"""Moments on a weighted grid, and the small system that takes the place of the covariance.
-
-Sums over a weighted grid of products of two functions of a basis, which are products over the axes themselves.
-
-Three ways, by how many axes and functions there are: all sums in one matrix product, tables of pairs of the axes'
-functions, and blocks of functions that differ along the last axis alone.
-
-Data on a box as a weighted Chebyshev grid, and sums over them of the functions of a basis.
+"""Data on a box as a weighted Chebyshev grid, and the small system that takes the place of the covariance.
 
 A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one weight a
-node: the data are read once (`sums.py`), and the grid stands for them afterwards.
-
-The linear algebra behind likelihood and posterior: A = Phi'Phi + sigma^2 I = L L' and u = A^-1 Phi'y.
-
-A mean function and data that are known by their sums: polynomials of degree 1, so that all of it is exact.
+node: the data are read once (`sums.py`), and the grid stands for them afterwards. Sums of products of two functions of
+a basis are taken in three ways, by how many axes and functions there are: all in one matrix product, by tables of pairs
+of the axes' functions, and by blocks of functions that differ along the last axis alone.
 """
 
 from __future__ import annotations
@@ -144,15 +135,15 @@ class Blocks:
 
     def sums(self, weights: Array) -> Array:
         rank = self._last.shape[1]
-        found = np.empty((rank, rank))
+        result = np.empty((rank, rank))
         for group, over in enumerate(self._contracted(weights)):
             start, end = self._starts[group], self._ends[group]
             others = over[:, *self._groups[:, group:]][:, self._members[start:] - group]
             others *= self._last[:, start:]
             block = self._last[:, start:end].T @ others
-            found[start:end, start:] = block
-            found[end:, start:end] = block[:, end - start :].T
-        return found
+            result[start:end, start:] = block
+            result[end:, start:end] = block[:, end - start :].T
+        return result
 
     def _contracted(self, weights: Array) -> Iterator[Array]:
         """(n_D, r_1, .., r_(D-1)) for each group: sums over all axes but the last of its functions with all others.
@@ -192,9 +183,9 @@ class Blocks:
         block *= self._last[:, start:]
         sums = np.add.reduceat(block, self._starts[group:] - start, axis=1)
         sums[:, 1:] *= 2.0
-        found = np.zeros((*(values.shape[1] for values in self._leading), len(self._last)))
-        found[*self._groups[:, group:]] = sums.T
-        return found
+        result = np.zeros((*(values.shape[1] for values in self._leading), len(self._last)))
+        result[*self._groups[:, group:]] = sums.T
+        return result
 
 
 @dataclass(frozen=True)
@@ -249,9 +240,9 @@ class Grid:
 
     def products(self, weights: Array) -> Array:
         """sum_n phi_i phi_j, with weights in place of the data's, (r, r)."""
-        found = self._products.sums(weights)
-        found *= self.basis.signal**2
-        return found
+        result = self._products.sums(weights)
+        result *= self.basis.signal**2
+        return result
 
     def quadratic(self, matrix: Array) -> Array:
         """phi' matrix phi at the nodes of the grid."""

@@ -1,27 +1,17 @@
-"""The pass over the data: sums of Chebyshev functions of the rows on a box.
+"""The one pass over the data: sums over rows on a box of Chebyshev polynomials, from which every grid is made.
 
-Rows of data on a box that holds them.
+The sums of T_j(x_n) and of y_n T_j(x_n), j the degrees along the axes, come from products of tables or from a Fourier
+transform, whichever is faster. Their bits depend on the data and the sizes of the grid alone: not on what was asked
+before, and not on the batches in which the data came.
 
-Sums over data of Chebyshev polynomials, directly: products of tables of polynomials, chunk by chunk.
+Tables (`Tiles`): the sums are kept in tiles of neighbouring degrees. A tile is read from the data when a grid first
+needs it, always by the same operations in the same order.
 
-The sums are kept in tiles of neighbouring degrees. A tile is read from the data when a grid first needs it, always by
-the same operations in the same order, so that its bits depend on the data alone.
-
-Sums over data of Chebyshev polynomials as a Fourier transform. Needs FINUFFT.
-
-With x = cos t, T_j(x) = cos(j t): sums over data of products of Chebyshev polynomials are the even part of sums of
-exp(i j.t), a nonuniform Fourier transform of type 1. It takes a time for each row that does not grow with the grid, and
-one fast Fourier transform for each chunk of rows.
-
-A grid is computed as a whole, by the same operations in the same order: chunks have a size that follows from the
-grid's, are transformed by one thread each, and are added in their order. So the bits of its sums depend on the data
-and its sizes alone. They are never cut out of those of a larger grid, whose last bits are others.
-
-The one pass over the data: sums over them of Chebyshev polynomials, from which every grid is made.
-
-The sums of T_j(x_n) and of y_n T_j(x_n), j the degrees along the axes, come from a Fourier transform (`transform.py`)
-or from products of tables (`tiles.py`), whichever is faster. Their bits depend on the data and the sizes of the grid
-alone: not on what was asked before, and not on the batches in which the data came.
+Transforms (with FINUFFT): with x = cos t, T_j(x) = cos(j t), so sums over data of products of Chebyshev polynomials are
+the even part of sums of exp(i j.t), a nonuniform Fourier transform of type 1. It takes a time for each row that does
+not grow with the grid, and one fast Fourier transform for each chunk of rows. A grid is computed as a whole: chunks
+have a size that follows from the grid's, are transformed by one thread each, and are added in their order. Its sums are
+never cut out of those of a larger grid, whose last bits are others.
 """
 
 from __future__ import annotations
@@ -113,11 +103,11 @@ class Tiles:
                 self._tiles = {tile: self._tiles[tile] for tile in needed if tile in self._tiles}
             self._read(rows, missing, 0)
             self.passes += 1
-        found = np.empty((2, *sizes))
+        result = np.empty((2, *sizes))
         for tile in needed:
-            into = found[:, *(slice(first, first + edge) for first, edge in zip(tile.first, shape, strict=True))]
+            into = result[:, *(slice(first, first + edge) for first, edge in zip(tile.first, shape, strict=True))]
             into[...] = self._tiles[tile].rows.swapaxes(0, 1)[:, *(slice(0, size) for size in into.shape[1:])]
-        return found
+        return result
 
     def _read(self, rows: Rows, tiles: Iterable[Tile], before: int) -> None:
         """Rows into tiles that know the first `before` of them; those that are new know none."""
@@ -255,8 +245,8 @@ def cosine_sums(positions: Array, y: Array, sizes: Sequence[int]) -> Array:
     Both in one transform, of 1 + i y_n: the even part of its exponentials is real. The y_n are scaled by a power of two
     to about 1, so that the errors of neither are felt by the other.
 
-    >>> found = cosine_sums(np.array([[0.5], [-1.0]]), np.array([3.0, 5.0]), (3,)) if library() else None
-    >>> found is None or bool(np.allclose(found, [[2.0, -0.5, 0.5], [8.0, -3.5, 3.5]], atol=1e-13))
+    >>> result = cosine_sums(np.array([[0.5], [-1.0]]), np.array([3.0, 5.0]), (3,)) if library() else None
+    >>> result is None or bool(np.allclose(result, [[2.0, -0.5, 0.5], [8.0, -3.5, 3.5]], atol=1e-13))
     True
     """
     # Negative angles, whose cosines are the same: FINUFFT adds half a turn, and a smaller sum is rounded less.
@@ -268,11 +258,11 @@ def cosine_sums(positions: Array, y: Array, sizes: Sequence[int]) -> Array:
     modes = tuple(2 * size - 1 for size in sizes)
     # One thread: several add up in an order that varies. Nothing is left to FINUFFT to choose.
     options = {"eps": TOLERANCE, "nthreads": 1, "upsampfac": 2.0, "spread_sort": 1}
-    found = transform(*angles, weights, modes if len(modes) > 1 else modes[0], **options)
+    result = transform(*angles, weights, modes if len(modes) > 1 else modes[0], **options)
     for axis, size in enumerate(sizes):
-        found = np.moveaxis(found, axis, 0)
-        found = np.moveaxis(0.5 * (found[size - 1 :] + found[size - 1 :: -1]), 0, axis)
-    return np.stack([found.real, scale * found.imag])
+        result = np.moveaxis(result, axis, 0)
+        result = np.moveaxis(0.5 * (result[size - 1 :] + result[size - 1 :: -1]), 0, axis)
+    return np.stack([result.real, scale * result.imag])
 
 
 def _scale(y: Array) -> float:

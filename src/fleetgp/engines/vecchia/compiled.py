@@ -18,7 +18,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.engines.vecchia.likelihood import LINEAR, PERIODIC, RQ, Layout
 from fleetgp.engines.vecchia.ordering import Neighbours
-from fleetgp.linalg.compiling import kept
+from fleetgp.linalg.compiling import jitted
 from fleetgp.linalg.exponential import exp
 
 #: Points of a batch.
@@ -27,7 +27,7 @@ LANES = 8
 SE, MATERN12, MATERN32 = 0, 1, 2
 
 
-@kept
+@jitted
 def _distances(z: Array, s: Array) -> None:
     """s (P, LANES), squared, between the places z (D, m + 1, LANES)."""
     dimension, size, _ = z.shape
@@ -42,7 +42,7 @@ def _distances(z: Array, s: Array) -> None:
             pair += 1
 
 
-@kept
+@jitted
 def profile(kind: int, pairs: Array, profiles: Array) -> None:
     """phi(s) into `profiles`, and -phi'(s) over `pairs`, which have s: `kernels` has the formulas."""
     s, phi = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
@@ -74,7 +74,7 @@ def profile(kind: int, pairs: Array, profiles: Array) -> None:
             s[i] = (5.0 / 6.0) * (1.0 + r) * decay[i]
 
 
-@kept
+@jitted
 def factorized(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array, left: Array) -> None:
     """The Cholesky factor of C over its lower triangle a (P, LANES), whose last row becomes b = L^-1 k.
 
@@ -109,7 +109,7 @@ def factorized(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array
                 solved[p, w] = left[1, w] * scales[p, w]
 
 
-@kept
+@jitted
 def back(a: Array, scales: Array, right: Array) -> None:
     """L'^-1 right, over right (m, LANES)."""
     for p in range(len(scales) - 1, -1, -1):
@@ -121,7 +121,7 @@ def back(a: Array, scales: Array, right: Array) -> None:
                 right[q, w] -= a[row + q, w] * right[p, w]
 
 
-@kept
+@jitted
 def last_row(a: Array, row: Array) -> None:
     """b = L^-1 k, (m, LANES)."""
     start = len(a) - len(row)
@@ -130,7 +130,7 @@ def last_row(a: Array, row: Array) -> None:
             row[p, w] = a[start + p, w]
 
 
-@kept
+@jitted
 def _solve(
     kind: int,
     z: Array,
@@ -151,7 +151,7 @@ def _solve(
     back(a, scales, weighted)
 
 
-@kept
+@jitted
 def adjoint(left: Array, weighted: Array, alpha: Array, u: Array, t: Array) -> None:
     """u and t (m + 1, LANES), from what is left, C^-1 k and C^-1 y."""
     size = len(weighted)
@@ -164,7 +164,7 @@ def adjoint(left: Array, weighted: Array, alpha: Array, u: Array, t: Array) -> N
             t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
 
 
-@kept
+@jitted
 def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
     """total (D, LANES): the sum over all pairs, both ways, of u_p t_q dC_pq / d log l_d. slope (P, LANES) is lost."""
     dimension, size, _ = z.shape
@@ -182,7 +182,7 @@ def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
             pair += 1
 
 
-@kept
+@jitted
 def _room(dimension: int, size: int) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
     """Arrays for a batch: places, values, -phi', the factor, its diagonal, C^-1 y, what is left, and C^-1 k."""
     pairs = size * (size + 1) // 2
@@ -198,11 +198,11 @@ def _room(dimension: int, size: int) -> tuple[Array, Array, Array, Array, Array,
     )
 
 
-@kept
+@jitted
 def conditionals(
-    kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, found: Array
+    kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, result: Array
 ) -> None:
-    """found (n, 1 + D + 2) as `Ordered.conditionals` has it, of the points `rows` with neighbours near (n, m).
+    """result (n, 1 + D + 2) as `Ordered.conditionals` has it, of the points `rows` with neighbours near (n, m).
 
     NaN or infinity where a covariance is not positive definite.
     """
@@ -231,18 +231,18 @@ def conditionals(
         _slopes(z, slope, u, t, total)
         for w in range(min(LANES, count - start)):
             square = left[1, w] * left[1, w] / left[0, w]
-            found[start + w, 0] = 0.5 * (math.log(left[0, w]) + square)
+            result[start + w, 0] = 0.5 * (math.log(left[0, w]) + square)
             for d in range(dimension):
-                found[start + w, 1 + d] = total[d, w]
-            found[start + w, 1 + dimension] = square
-            found[start + w, 2 + dimension] = ratio * trace[w]
+                result[start + w, 1 + d] = total[d, w]
+            result[start + w, 1 + dimension] = square
+            result[start + w, 2 + dimension] = ratio * trace[w]
 
 
-@kept
+@jitted
 def means(
-    kind: int, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float, found: Array, weights: Array
+    kind: int, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float, result: Array, weights: Array
 ) -> None:
-    """found (T, 2): mean and what is explained of a prior variance of 1, and the weights (T, m) of the observations.
+    """result (T, 2): mean and what is explained of a prior variance of 1, and the weights (T, m) of the observations.
 
     NaN, or more than 1 explained, where a covariance is not positive definite.
     """
@@ -262,8 +262,8 @@ def means(
                 z[d, size, w] = queries[row, d]
         _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
         for w in range(min(LANES, count - start)):
-            found[start + w, 0] = -left[1, w]
-            found[start + w, 1] = 1.0 + ratio - left[0, w]
+            result[start + w, 0] = -left[1, w]
+            result[start + w, 1] = 1.0 + ratio - left[0, w]
             for p in range(size):
                 weights[start + w, p] = weighted[p, w]
 
@@ -271,7 +271,7 @@ def means(
 ROOT = math.sqrt(2.0)
 
 
-@kept
+@jitted
 def _square(kind: int, z: Array, scale: float, period: float, p: int, q: int, w: int) -> float:
     """What an input adds to s, from its values z (m + 1, LANES)."""
     apart = z[p, w] - z[q, w]
@@ -282,7 +282,7 @@ def _square(kind: int, z: Array, scale: float, period: float, p: int, q: int, w:
     return ratio * ratio
 
 
-@kept
+@jitted
 def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, phi: Array, slope: Array) -> None:
     """phi and -phi'(s), (P, LANES), of one leaf with hyperparameters `own`; z (D, m + 1, LANES)."""
     size, count, pair = z.shape[1], len(axes), 0
@@ -313,7 +313,7 @@ def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, ph
     profile(0 if kind == PERIODIC else kind, slope, phi)
 
 
-@kept
+@jitted
 def sums(terms: BoolArray, variances: Array, phi: Array, without: int, a: Array) -> None:
     """sum_t sigma_t^2 prod_j phi_j, (P, LANES), from phi (L, P, LANES); of the terms with one leaf, without that."""
     a[:, :] = 0.0
@@ -329,7 +329,7 @@ def sums(terms: BoolArray, variances: Array, phi: Array, without: int, a: Array)
                 a[i, w] += product
 
 
-@kept
+@jitted
 def leaf_diagonal(kind: int, z: Array, axes: IntArray, values: Array) -> None:
     """phi(x, x) of a leaf, (m + 1, LANES)."""
     values[:, :] = 1.0
@@ -341,7 +341,7 @@ def leaf_diagonal(kind: int, z: Array, axes: IntArray, values: Array) -> None:
                     values[p, w] += z[axes[k], p, w] ** 2
 
 
-@kept
+@jitted
 def by_leaf(
     kind: int, alike: bool, z: Array, own: Array, axes: IntArray, slope: Array, pairs: Array, total: Array
 ) -> None:
@@ -387,7 +387,7 @@ class Batch(NamedTuple):
     left: Array
 
 
-@kept
+@jitted
 def _general_room(leaves: int, dimension: int, size: int) -> Batch:
     pairs = size * (size + 1) // 2
     return Batch(
@@ -405,14 +405,14 @@ def _general_room(leaves: int, dimension: int, size: int) -> Batch:
     )
 
 
-@kept
+@jitted
 def _own(kernel: Layout, j: int) -> tuple[Array, IntArray]:
     """The hyperparameters of a leaf, and its inputs."""
     first, starts = kernel.first, kernel.starts
     return kernel.theta[first[j] : first[j + 1]], kernel.axes[starts[j] : starts[j + 1]]
 
 
-@kept
+@jitted
 def _take(batch: Batch, inputs: Array, y: Array, noise: Array, near: Neighbours, start: int) -> None:
     """The neighbours of eight points, with their noise on the diagonal; of the last row nothing yet."""
     count, size = near.shape
@@ -425,7 +425,7 @@ def _take(batch: Batch, inputs: Array, y: Array, noise: Array, near: Neighbours,
                 batch.z[d, p, w] = inputs[near[row, p], d]
 
 
-@kept
+@jitted
 def _general_solve(kernel: Layout, batch: Batch) -> None:
     """C^-1 k into `weighted`, and the rest as `compiled.factorized` has it. The diagonal has the noise."""
     for j in range(len(kernel.kinds)):
@@ -443,7 +443,7 @@ def _general_solve(kernel: Layout, batch: Batch) -> None:
     back(batch.covariance, batch.scales, batch.weighted)
 
 
-@kept
+@jitted
 def _by_leaves(kernel: Layout, batch: Batch, weights: Array, total: Array) -> None:
     """total (P, LANES): the derivatives by the hyperparameters of the leaves. weights: (P, LANES) of the pairs."""
     beside = np.empty_like(weights)
@@ -455,11 +455,11 @@ def _by_leaves(kernel: Layout, batch: Batch, weights: Array, total: Array) -> No
             for w in range(LANES):
                 beside[i, w] *= weights[i, w]
         own, axes = _own(kernel, j)
-        found = total[kernel.first[j] : kernel.first[j + 1]]
-        by_leaf(kernel.kinds[j], kernel.alike[j], batch.z, own, axes, batch.slope[j], beside, found)
+        result = total[kernel.first[j] : kernel.first[j + 1]]
+        by_leaf(kernel.kinds[j], kernel.alike[j], batch.z, own, axes, batch.slope[j], beside, result)
 
 
-@kept
+@jitted
 def _by_terms(kernel: Layout, batch: Batch, weights: Array, crossed: Array, total: Array) -> None:
     """The same by those of the terms. crossed: (m + 1, LANES) the weights of the diagonal."""
     last = kernel.first[len(kernel.kinds)]
@@ -477,7 +477,7 @@ def _by_terms(kernel: Layout, batch: Batch, weights: Array, crossed: Array, tota
                 total[last + k, w] += 2.0 * crossed[p, w] * clean[p, w]
 
 
-@kept
+@jitted
 def _weights(u: Array, t: Array, weights: Array, crossed: Array) -> None:
     """Of the derivatives of all pairs, both ways, and of the diagonal."""
     pair = 0
@@ -490,7 +490,7 @@ def _weights(u: Array, t: Array, weights: Array, crossed: Array) -> None:
             pair += 1
 
 
-@kept
+@jitted
 def general_conditionals(
     kernel: Layout,
     inputs: Array,
@@ -499,9 +499,9 @@ def general_conditionals(
     slopes: Array,
     rows: IntArray,
     near: Neighbours,
-    found: Array,
+    result: Array,
 ) -> None:
-    """found (n, 2 + P) as `General.conditionals` has it. NaN or infinity where a covariance is not positive definite.
+    """result (n, 2 + P) as `General.conditionals` has it. NaN or infinity where a covariance is not positive definite.
 
     noise (N,), slopes (Q, N): of the observations' noise, and its derivatives.
     """
@@ -524,17 +524,17 @@ def general_conditionals(
         _by_leaves(kernel, batch, weights, total)
         _by_terms(kernel, batch, weights, crossed, total)
         for w in range(min(LANES, count - start)):
-            told, square = found[start + w], batch.left[1, w] * batch.left[1, w] / batch.left[0, w]
-            told[0] = 0.5 * (math.log(batch.left[0, w]) + square)
-            told[1 : 1 + own] = total[:own, w]
-            told[1 + own] = square
+            into, square = result[start + w], batch.left[1, w] * batch.left[1, w] / batch.left[0, w]
+            into[0] = 0.5 * (math.log(batch.left[0, w]) + square)
+            into[1 : 1 + own] = total[:own, w]
+            into[1 + own] = square
             for k in range(len(slopes)):
-                told[2 + own + k] = crossed[size, w] * slopes[k, rows[start + w]]
+                into[2 + own + k] = crossed[size, w] * slopes[k, rows[start + w]]
                 for p in range(size):
-                    told[2 + own + k] += crossed[p, w] * slopes[k, near[start + w, p]]
+                    into[2 + own + k] += crossed[p, w] * slopes[k, near[start + w, p]]
 
 
-@kept
+@jitted
 def general_means(
     kernel: Layout,
     inputs: Array,
@@ -542,10 +542,10 @@ def general_means(
     noise: Array,
     queries: Array,
     near: Neighbours,
-    found: Array,
+    result: Array,
     weights: Array,
 ) -> None:
-    """found (T, 2): mean and what is explained of the prior variance, and the weights (T, m) of the observations.
+    """result (T, 2): mean and what is explained of the prior variance, and the weights (T, m) of the observations.
 
     NaN where a covariance is not positive definite.
     """
@@ -559,7 +559,7 @@ def general_means(
                 batch.z[d, size, w] = queries[min(start + w, count - 1), d]
         _general_solve(kernel, batch)
         for w in range(min(LANES, count - start)):
-            found[start + w, 0] = -batch.left[1, w]
-            found[start + w, 1] = batch.diagonal[size, w] - batch.left[0, w]
+            result[start + w, 0] = -batch.left[1, w]
+            result[start + w, 1] = batch.diagonal[size, w] - batch.left[0, w]
             for p in range(size):
                 weights[start + w, p] = batch.weighted[p, w]

@@ -84,9 +84,9 @@ class VecchiaPosterior:
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
-        found, _, _ = self._asked(queries)
+        result, _, _ = self._asked(queries)
         prior = self.kernel.variance(queries, self.hyperparameters)
-        return found[:, 0], np.maximum(prior - found[:, 1], 0.0)
+        return result[:, 0], np.maximum(prior - result[:, 1], 0.0)
 
     def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and covariance of f at the queries, (T,) and (T, T): the exact GP of all observations that are among the
@@ -109,7 +109,7 @@ class VecchiaPosterior:
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
-        found, jitter = slopes_of_each(
+        result, jitter = slopes_of_each(
             self.kernel,
             self.hyperparameters,
             self.data,
@@ -118,20 +118,20 @@ class VecchiaPosterior:
             lambda near: self._failure(len(near)),
         )
         self.jitter = max(self.jitter, jitter)
-        return found
+        return result
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
-        found, _, _ = self._asked(queries)
-        return found[:, 1]
+        result, _, _ = self._asked(queries)
+        return result[:, 1]
 
     def weighted(self, queries: Array) -> tuple[Observations, Array]:
         """The n observations that count for any of the queries, and their weights (n, T)."""
         _, near, weights = self._asked(queries)
         used, place = np.unique(near, return_inverse=True)
-        found = np.zeros((len(used), len(queries)))
-        found[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
-        return self.data.rows(used), found
+        result = np.zeros((len(used), len(queries)))
+        result[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
+        return self.data.rows(used), result
 
     def left_out(self) -> tuple[Array, Array]:
         """How far each observation is off the mean given its nearest others, and the variance of f there: (N,) each."""
@@ -143,27 +143,27 @@ class VecchiaPosterior:
             _, near = self._tree.query(inputs[rows] / self._scales, k=np.arange(1, count + 2))
             own = near == rows[:, None]
             own[~own.any(axis=1), -1] = True  # as many others are at the same place
-            found, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
-            error[rows] -= found[:, 0]
-            variance[rows] = np.maximum(variance[rows] - found[:, 1], 0.0)
+            result, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
+            error[rows] -= result[:, 0]
+            variance[rows] = np.maximum(variance[rows] - result[:, 1], 0.0)
         return error, variance
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
         _, near, weights = self._asked(queries)
-        found = np.empty((basis.rank, len(queries)))
+        result = np.empty((basis.rank, len(queries)))
         step = max(1, WORK // (basis.rank * self._neighbours))
         for start in range(0, len(queries), step):
             some = slice(start, start + step)
             values = basis.at(self.data.inputs[near[some]].reshape(-1, self.data.dimension))
-            found[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
-        return found
+            result[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
+        return result
 
     def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
         """Mean and what is explained, (T, 2); the nearest observations (T, m); their weights."""
         near = self._nearest(queries)
-        found, weights = self._given(queries, near)
-        return found, near, weights
+        result, weights = self._given(queries, near)
+        return result, near, weights
 
     def _nearest(self, queries: Array) -> Neighbours:
         """The nearest observations, (T, m)."""
@@ -176,11 +176,11 @@ class VecchiaPosterior:
         h = self.hyperparameters
         most = self.kernel.variance(queries, h) + self.kernel.sigmas(h.theta).max() ** 2
         try:
-            found, weights, jitter = means(self._points, queries, near, most)
+            result, weights, jitter = means(self._points, queries, near, most)
         except NotPositiveDefiniteError:
             raise self._failure(near.shape[1]) from None
         self.jitter = max(self.jitter, jitter)
-        return found, weights
+        return result, weights
 
     def _failure(self, count: int) -> ThetaError:
         what = f"the covariance of the {count} observations at a query is not positive definite, even with jitter,"
@@ -235,15 +235,15 @@ def shapes(scales: Array) -> list[Shape]:
     [((0, 1), 0.784), ((0, 2), 0.216)]
     """
     axes = [_powers(ratio) for ratio in np.clip(np.log2(scales[1:] / scales[0]), -MOST, MOST).tolist()]
-    found = []
+    result = []
     for chosen in product(*axes):
         weights = [weight for _, weight, _ in chosen]
         slope = np.zeros(len(scales))
         for d, (_, _, change) in enumerate(chosen):
             slope[1 + d] = change / math.log(2.0) * math.prod(weights[:d] + weights[d + 1 :])
         slope[0] = -slope[1:].sum()
-        found.append(Shape((0, *(power for power, _, _ in chosen)), math.prod(weights), slope))
-    return sorted(found, key=lambda shape: -shape.weight)
+        result.append(Shape((0, *(power for power, _, _ in chosen)), math.prod(weights), slope))
+    return sorted(result, key=lambda shape: -shape.weight)
 
 
 def main_shape(scales: Array) -> Shape:
@@ -310,10 +310,10 @@ class VecchiaEngine(DataEngine):
 
     def reobserved(self, data: Observations) -> VecchiaEngine:
         """The same places with other observations, and another noise of them: their order and neighbours stay."""
-        found = VecchiaEngine(data, self.kernel, self.agent, self.n_neighbours)
-        found._ordered, found._order, found._near = self._ordered, self._order, dict(self._near)
-        found._chosen = self._chosen
-        return found
+        result = VecchiaEngine(data, self.kernel, self.agent, self.n_neighbours)
+        result._ordered, result._order, result._near = self._ordered, self._order, dict(self._near)
+        result._chosen = self._chosen
+        return result
 
     def settle(self, log_theta: Array) -> None:
         """Choose the neighbours for what comes by the length-scales at log theta, where there are many of these; else
@@ -331,9 +331,9 @@ class VecchiaEngine(DataEngine):
         h = self._checked(log_theta)
         data, (parts, places) = self._in_order(h), self._shapes(h)
         with blas_threads(1):
-            found = [evaluation(data, self._neighbours(shape)) for shape in parts]
-        sound = [each for each in found if each is not None]
-        if len(sound) < len(found):
+            result = [evaluation(data, self._neighbours(shape)) for shape in parts]
+        sound = [each for each in result if each is not None]
+        if len(sound) < len(result):
             raise self.failure(h)
         return _blended(parts, places, sound)
 
@@ -349,12 +349,12 @@ class VecchiaEngine(DataEngine):
         data, columns = points(self.kernel, ordered, h), trend.with_observations(ordered)
         noise = self.kernel.noise(ordered, h)
         try:
-            found = [
+            result = [
                 shape.weight * products(self.kernel, data, noise, self._neighbours(shape), columns) for shape in parts
             ]
         except NotPositiveDefiniteError:
             raise self.failure(h) from None
-        return np.asarray(np.sum(found, axis=0))
+        return np.asarray(np.sum(result, axis=0))
 
     def error_estimate(self, log_theta: Array) -> float:
         """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data
@@ -430,33 +430,33 @@ class VecchiaEngine(DataEngine):
     def _neighbours(self, shape: Shape) -> Neighbours:
         """(N - m, m) those of all points but the first m."""
         count = min(self.n_neighbours, self.size)
-        found = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
-        missing = self.size - count - len(found)
-        if found.shape[1] != count:
-            found, missing = np.empty((0, count), dtype=np.int32), self.size - count
+        result = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
+        missing = self.size - count - len(result)
+        if result.shape[1] != count:
+            result, missing = np.empty((0, count), dtype=np.int32), self.size - count
         if missing:
             new = nearest_earlier(self._places(shape), count, self.size - missing)
-            found = np.concatenate([found, new])
-        self._near[shape.powers] = found  # the latest one last
+            result = np.concatenate([result, new])
+        self._near[shape.powers] = result  # the latest one last
         if len(self._near) > KEPT:
             del self._near[next(iter(self._near))]
-        return found
+        return result
 
 
 def _all_finite(data: Observations) -> bool:
     return all(bool(np.isfinite(array).all()) for array in data.arrays)
 
 
-def _blended(parts: Sequence[Shape], places: IntArray, found: Sequence[Evaluation]) -> Evaluation:
+def _blended(parts: Sequence[Shape], places: IntArray, result: Sequence[Evaluation]) -> Evaluation:
     """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other.
 
     places: of the length-scales that they are the shapes of, in theta.
     """
-    first = found[0]
+    first = result[0]
     nll, gradient = first.nll, np.zeros_like(first.gradient)
-    for shape, each in zip(parts, found, strict=True):
+    for shape, each in zip(parts, result, strict=True):
         nll += shape.weight * (each.nll - first.nll)
         gradient += shape.weight * each.gradient
         if places.min() >= 0:
             np.add.at(gradient, places, shape.slope * (each.nll - first.nll))
-    return replace(first, nll=nll, gradient=gradient, jitter=max(each.jitter for each in found))
+    return replace(first, nll=nll, gradient=gradient, jitter=max(each.jitter for each in result))

@@ -78,11 +78,11 @@ class Points(abc.ABC):
     unit: float
 
     @abc.abstractmethod
-    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, result: Array) -> None:
         """Rows (n, width) of the points `rows` with neighbours near (n, m), where compiled loops have them."""
 
     @abc.abstractmethod
-    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+    def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
         """Mean and what is explained of the prior variance, (T, 2), and the weights (T, m), where compiled."""
 
     @abc.abstractmethod
@@ -113,8 +113,8 @@ class Points(abc.ABC):
         everyone = np.concatenate([near, rows[:, None]], axis=1)
         c, jitter, of = self._covariance(everyone)
         if c is None:  # one of them is not positive definite: half of them at a time
-            found = [self.conditionals(rows[half], near[half]) for half in halves(len(rows))]
-            return np.concatenate([values for values, _ in found]), max(jitter for _, jitter in found)
+            result = [self.conditionals(rows[half], near[half]) for half in halves(len(rows))]
+            return np.concatenate([values for values, _ in result]), max(jitter for _, jitter in result)
         k, observed = c[:, -1, :-1], self.values[near]
         a, alpha = np.moveaxis(np.linalg.solve(c[:, :-1, :-1], np.stack([k, observed], axis=2)), 2, 0)
         v = c[:, -1, -1] - np.einsum("nm,nm->n", k, a)
@@ -204,18 +204,18 @@ class Ordered(Points):
     def _placed(self, inputs: Array) -> Array:
         return np.ascontiguousarray(inputs / np.asarray(self.h.length_scales))
 
-    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, result: Array) -> None:
         loops, kind = compiled(), KINDS.get(type(self.kernel))
         if loops is not None and kind is not None:
-            loops.conditionals(kind, self.places, self.values, rows, near, self.ratio, found)
+            loops.conditionals(kind, self.places, self.values, rows, near, self.ratio, result)
 
-    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+    def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
         loops, kind = compiled(), KINDS.get(type(self.kernel))
         if loops is not None and kind is not None:
             places = self._placed(queries)
-            loops.means(kind, self.places, self.values, places, near, self.ratio, found, weights)
-            found[:, 0] *= self.unit
-            found[:, 1] *= self.unit**2
+            loops.means(kind, self.places, self.values, places, near, self.ratio, result, weights)
+            result[:, 0] *= self.unit
+            result[:, 1] *= self.unit**2
 
     def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, tuple[Array, Array]]:
         places = self.places[near]
@@ -322,17 +322,17 @@ class General(Points):
         self.own = len(h.theta) - len(self.slopes)
         self.width = len(h.theta) + 2
 
-    def fast_conditionals(self, rows: IntArray, near: Neighbours, found: Array) -> None:
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, result: Array) -> None:
         loops, kernel = compiled(), layout(self.kernel, self.h)
         if loops is not None and kernel is not None:
             data = self.inputs, self.values, self.noise, self.slopes
-            loops.general_conditionals(kernel, *data, rows, near, found)
+            loops.general_conditionals(kernel, *data, rows, near, result)
 
-    def fast_means(self, queries: Array, near: Neighbours, found: Array, weights: Array) -> None:
+    def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
         loops, kernel = compiled(), layout(self.kernel, self.h)
         if loops is not None and kernel is not None:
             data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
-            loops.general_means(kernel, *data, near, found, weights)
+            loops.general_means(kernel, *data, near, result, weights)
 
     def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, CompositeCovariance]:
         covariance, noise = self.kernel.at(self.inputs[near], None, self.h), self.noise[near]
@@ -393,16 +393,16 @@ def _summed(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, floa
 
 def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
     """Rows (n, width), compiled if possible, and with jitter only where it is needed."""
-    found = np.full((len(rows), data.width), np.nan)
-    data.fast_conditionals(rows, near, found)
-    wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+    result = np.full((len(rows), data.width), np.nan)
+    data.fast_conditionals(rows, near, result)
+    wrong = np.flatnonzero(~np.isfinite(result).all(axis=1))
     jitters = [0.0]
     for part in in_parts(len(wrong), near.shape[1]):
         some = wrong[part]
         with np.errstate(all="ignore"):
-            found[some], jitter = data.conditionals(rows[some], near[some])
+            result[some], jitter = data.conditionals(rows[some], near[some])
         jitters.append(jitter)
-    return found, max(jitters)
+    return result, max(jitters)
 
 
 def products(kernel: Kernel, data: Points, noise: Array, near: Neighbours, columns: Array) -> Array:
@@ -418,13 +418,13 @@ def products(kernel: Kernel, data: Points, noise: Array, near: Neighbours, colum
         factor = factorize(kernel(inputs[:together], None, h), noise[:together])
         if factor is None:
             raise NotPositiveDefiniteError
-        found = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
+        result = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
         for part in in_parts(len(near), near.shape[1]):
             rows = np.arange(together, size)[part]
             explained, weights, _ = means(data, inputs[rows], near[part], variance[rows])
             e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
-            found = found + e.T @ (e / (variance[rows] - explained[:, 1])[:, None])
-    return found
+            result = result + e.T @ (e / (variance[rows] - explained[:, 1])[:, None])
+    return result
 
 
 def means(data: Points, queries: Array, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
@@ -433,15 +433,15 @@ def means(data: Points, queries: Array, near: Neighbours, most: Array) -> tuple[
     Compiled if possible, and with jitter only where it is needed. most: (T,) more than this cannot be explained.
     Raises NotPositiveDefiniteError.
     """
-    found, weights, jitters = np.full((len(queries), 2), np.nan), np.zeros(near.shape), [0.0]
-    data.fast_means(queries, near, found, weights)
-    wrong = np.flatnonzero(~(np.isfinite(found).all(axis=1) & (found[:, 1] <= most)))
+    result, weights, jitters = np.full((len(queries), 2), np.nan), np.zeros(near.shape), [0.0]
+    data.fast_means(queries, near, result, weights)
+    wrong = np.flatnonzero(~(np.isfinite(result).all(axis=1) & (result[:, 1] <= most)))
     for part in in_parts(len(wrong), near.shape[1]):
         some = wrong[part]
         with np.errstate(all="ignore"):
-            found[some], weights[some], jitter = data.means(queries[some], near[some])
+            result[some], weights[some], jitter = data.means(queries[some], near[some])
         jitters.append(jitter)
-    return found, weights, max(jitters)
+    return result, weights, max(jitters)
 
 
 def in_parts(count: int, neighbours: int) -> list[slice]:

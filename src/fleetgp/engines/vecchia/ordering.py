@@ -1,9 +1,4 @@
-"""The order of the points, from coarse to fine, and their nearest earlier neighbours.
-
-From coarse to fine: an order in which every beginning covers all of the data about evenly.
-
-The nearest earlier points of every point.
-"""
+"""The order of the points, in which every beginning covers all of the data about evenly; the nearest earlier ones."""
 
 from __future__ import annotations
 
@@ -98,7 +93,7 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
     rows: of these places alone, ascending, all from `begin` on.
     """
     wanted = np.arange(begin, len(places)) if rows is None else rows
-    found = np.empty((len(wanted), count), dtype=np.int32)
+    result = np.empty((len(wanted), count), dtype=np.int32)
     start = 0
     while start < len(wanted):
         first = int(wanted[start])
@@ -107,9 +102,9 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
         tree = scipy.spatial.cKDTree(places[:end], balanced_tree=False, compact_nodes=False)
         for part in range(start, stop, CHUNK):
             some = wanted[part : min(part + CHUNK, stop)]
-            found[part : part + len(some)] = _nearest(tree, some, count, int(SPARE * count * end / first) + 4)
+            result[part : part + len(some)] = _nearest(tree, some, count, int(SPARE * count * end / first) + 4)
         start = stop
-    return found
+    return result
 
 
 def _nearest(tree: scipy.spatial.cKDTree, rows: NDArray[np.int64], count: int, asked: int) -> Neighbours:
@@ -122,15 +117,15 @@ def _nearest(tree: scipy.spatial.cKDTree, rows: NDArray[np.int64], count: int, a
     farthest = distances[np.arange(len(rows)), last]
     # Complete, unless there may be others as near as the last one.
     complete = (rank[:, -1] >= count) & ((distances[:, -1] > farthest) | (asked == tree.n))
-    found = np.empty((len(rows), count), dtype=np.int32)
+    result = np.empty((len(rows), count), dtype=np.int32)
     tied = complete & ((earlier & (distances <= farthest[:, None])).sum(axis=1) > count)
     plain = complete & ~tied
-    found[plain] = near[plain][earlier[plain] & (rank[plain] <= count)].reshape(-1, count)
+    result[plain] = near[plain][earlier[plain] & (rank[plain] <= count)].reshape(-1, count)
     for i in np.flatnonzero(tied):
         mine, away = near[i][earlier[i]], distances[i][earlier[i]]
-        found[i] = mine[np.lexsort((mine, away))[:count]]
-    found.sort(axis=1)
+        result[i] = mine[np.lexsort((mine, away))[:count]]
+    result.sort(axis=1)
     rest = np.flatnonzero(~complete)
     if len(rest):
-        found[rest] = _nearest(tree, rows[rest], count, 2 * asked)
-    return found
+        result[rest] = _nearest(tree, rows[rest], count, 2 * asked)
+    return result
