@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus import agreements
-from fleetgp.consensus.samples import sample
+from fleetgp.consensus.agreements import sample
 from fleetgp.data import Shard
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments import sums

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.consensus.agreements import Scaling
-from fleetgp.consensus.samples import sample
+from fleetgp.consensus.agreements import Scaling, sample
 from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS

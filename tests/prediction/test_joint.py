@@ -13,7 +13,7 @@ from scipy.linalg import eigh, logm, sqrtm
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations

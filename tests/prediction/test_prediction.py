@@ -12,7 +12,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.consensus.agreements import augmented, communication_data
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import drawn
 from fleetgp.data.transforms import View

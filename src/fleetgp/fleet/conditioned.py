@@ -13,7 +13,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.dataset import Dataset, corners
-from fleetgp.data.times import told_value
+from fleetgp.data.times import format_value
 from fleetgp.data.transforms import CoordinateRule
 from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -51,7 +51,7 @@ def describe_extrapolation(
     low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     told = [
-        (name, *(told_value(value, units.get(name)) for value in values))
+        (name, *(format_value(value, units.get(name)) for value in values))
         for name, *values in zip(labels, queries[first], low, high, strict=True)
     ]
     place = ", ".join(f"{name} {value}" for name, value, _, _ in told)

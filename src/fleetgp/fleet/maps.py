@@ -18,7 +18,7 @@ from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
-from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
+from fleetgp.data.times import format_value, numbers_of_times, time_unit_of
 from fleetgp.data.transforms import coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
@@ -97,7 +97,7 @@ def _example(source: Source, names: Sequence[str], left: Sequence[int]) -> str:
     d = (others or list(left))[-1]
     low, high = corners(source.shards.summaries_along_arc(source.rule.longitude))
     units = source.units.get(names[d])
-    value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
+    value = format_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
     return f'at={{"{names[d]}": {quote}{value}{quote}}} (on the command line --at {names[d]}={value})'
 

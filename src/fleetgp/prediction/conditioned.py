@@ -8,8 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.agreements import Scaling
-from fleetgp.consensus.samples import augmented, without
+from fleetgp.consensus.agreements import Scaling, augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.base import Posterior
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed

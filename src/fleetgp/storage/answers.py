@@ -97,9 +97,9 @@ def ask(
         heard, total = listener or _nobody, len(queries)
         pace = Pace(already := min(len(pieces) * size, total))
         heard(Progress(method, already, total, pace.told(already, total), unit="point"))
-        for number, found in blocks if len(pieces) < len(numbers) else ():
-            before, sent = sent, {kind: vars(traffic) for kind, traffic in found.ledger.by_kind().items()}
-            pieces[number] = _piece(found, _added([(sent, 1), (before, -1)]))
+        for number, result in blocks if len(pieces) < len(numbers) else ():
+            before, sent = sent, {kind: vars(traffic) for kind, traffic in result.ledger.by_kind().items()}
+            pieces[number] = _piece(result, _added([(sent, 1), (before, -1)]))
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
             done = min(len(pieces) * size, total)
@@ -159,23 +159,23 @@ def _added(parts: Iterable[tuple[Mapping[str, Mapping[str, int]], int]]) -> dict
     return whole
 
 
-def _piece(found: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _piece(result: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """What is kept of a block's answer, for JSON. sent: by kind, and the framing."""
     return {
-        "mean": found.mean.tolist(),
-        "std": found.std.tolist(),
-        "std_observed": found.std_observed.tolist(),
-        "participants": found.participants.sum(axis=0).tolist(),
-        "uninformed": found.uninformed.tolist(),
-        "said": found.participants.sum(axis=1).tolist(),
-        "status": found.status,
-        "rounds": found.rounds,
-        "iterations": int(found.solver_rounds.max(initial=0)),
+        "mean": result.mean.tolist(),
+        "std": result.std.tolist(),
+        "std_observed": result.std_observed.tolist(),
+        "participants": result.participants.sum(axis=0).tolist(),
+        "uninformed": result.uninformed.tolist(),
+        "said": result.participants.sum(axis=1).tolist(),
+        "status": result.status,
+        "rounds": result.rounds,
+        "iterations": int(result.solver_rounds.max(initial=0)),
         "sent": sent,
-        "jitter": found.jitter,
-        "factors": [float(found.factor.min(initial=np.inf)), float(found.factor.max(initial=0.0))],
-        "drawn": int(found.drawn.sum()),
-        "held": int(found.held.sum()),
+        "jitter": result.jitter,
+        "factors": [float(result.factor.min(initial=np.inf)), float(result.factor.max(initial=0.0))],
+        "drawn": int(result.drawn.sum()),
+        "held": int(result.held.sum()),
     }
 
 
