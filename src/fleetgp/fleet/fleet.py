@@ -60,7 +60,7 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.source import Source, held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.fleet.training import of_sample, training_options
 from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
@@ -86,7 +86,7 @@ from fleetgp.options import (
     TrainKeywords,
     default_kernel,
 )
-from fleetgp.prediction import Calibration, Conditioner, Gradient, Holding, Joint, Prediction, Suggestion
+from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress, listening
@@ -109,7 +109,7 @@ class Fleet:
         consensus. The paper does not: give False for results that compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
         `last_fit.mean`. Its own uncertainty is not in the variances of predictions.
-    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
+    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
         plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
@@ -207,7 +207,7 @@ class Fleet:
         self._trained: Dataset | None = None  # the data that the fit is from
         self._watched: dict[int, Inspection] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
-        self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
+        self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(seen, self.inputs, self.coordinates)
@@ -258,7 +258,7 @@ class Fleet:
         memory: bytes of observations that may be loaded, 1 GB.
         rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for
             each agent's moments, besides libraries and the training itself, whatever the size of the files.
-        cache: a folder for what was found out of each file. A second call reads only files that are new or have
+        cache: a folder for what is known of each file. A second call reads only files that are new or have
             changed: also where the first one ended with an error, or was interrupted.
         graph, model: as of a `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for
             all. With "ray" its workers read the files: each is an agent's, under the same path on all machines, for
@@ -531,23 +531,23 @@ class Fleet:
         """
         if self.last_fit is None or self.theta is None or not self.data.in_memory:
             return None
-        source, last = self.snapshot(), self._conditioned
-        if source.moments is None:
+        snapshot, last = self.snapshot(), self._conditioned
+        if snapshot.moments is None:
             return None
-        found = last.last_moments if last is not None and source.grown_from(last.source) else None
-        return found or (source.moments, source.trained)
+        latest = last.last_moments if last is not None and snapshot.grown_from(last.snapshot) else None
+        return latest or (snapshot.moments, snapshot.trained)
 
     @property
     def calibration(self) -> Calibration | None:
         """Of the data and theta as they are; None if there is none, or either has changed."""
-        found, theta = self._calibration, self.theta
-        return found if found is not None and theta is not None and np.array_equal(found.theta, theta) else None
+        known, theta = self._calibration, self.theta
+        return known if known is not None and theta is not None and np.array_equal(known.theta, theta) else None
 
     @calibration.setter
     def calibration(self, calibration: Calibration | None) -> None:
         self._calibration = calibration
 
-    def snapshot(self, theta: Sequence[float] | Array | None = None) -> Source:
+    def snapshot(self, theta: Sequence[float] | Array | None = None) -> ModelSnapshot:
         """What predictions are from, as it is now: data and model, which nothing changes any more.
 
         theta: hyperparameters in the place of the fleet's own.
@@ -569,7 +569,7 @@ class Fleet:
         to_agree = self.normalize or self.mean != "zero"
         moved = self.coordinates.name != "as-given"
         grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
-        return Source(
+        return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
             graph=self.graph,
@@ -654,16 +654,16 @@ class Fleet:
             preset,
         )
         with listening(progress) as listener, passes_told_to(listener):
-            heard = TrainingProgress(method, chosen, listener)
+            reporter = TrainingProgress(method, chosen, listener)
             try:
-                heard.begun()
+                reporter.begun()
                 with retold(names=self.names):
-                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, heard)
+                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, reporter)
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self.keep_unfinished(heard.furthest))
+                interrupt.add_note(self.keep_unfinished(reporter.furthest))
                 raise
             fit = self.adopt(of_sample(fit, self.data, self.last_fit))
-            heard.ended(fit)
+            reporter.ended(fit)
         warn_of_end(fit, chosen, self.names)
         return fit
 
@@ -729,14 +729,14 @@ class Fleet:
         """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
         if furthest is None or furthest.thetas is None:
             return "the training was interrupted before its first round: the fleet is as it was"
-        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+        interrupted = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
         if self.theta is not None and self.unfinished is None:
-            return f"{said}: the fleet keeps the theta that it had"
+            return f"{interrupted}: the fleet keeps the theta that it had"
         if len(self.kernels) > 1:
-            return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
+            return f"{interrupted}: the fleet is as it was, since estimates are of no use without their kernel"
         self.last_fit, self.unfinished = None, furthest
         self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
-        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
+        return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
@@ -800,12 +800,10 @@ class Fleet:
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
-        n_neighbours = None if row.rule == "nearest" else rest.pop("n_neighbours", None)
-        source = self.snapshot(theta)
-        if self._conditioned is None or not self._conditioned.same(source, engine, n_neighbours):
-            self._conditioned = ConditionedFleet(
-                source, engine, n_neighbours, self._conditioner, self._backend, before=self._conditioned
-            )
+        n_neighbours = rest.pop("n_neighbours", None)
+        snapshot = self.snapshot(theta)
+        if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
+            self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
         return self._conditioned, rest
 
@@ -835,7 +833,7 @@ class Fleet:
         An option that the method does not have is refused.
         The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
+        Where the answer is no better than the prior (`prior_only` of the result), a FleetGPWarning says so.
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
@@ -977,7 +975,7 @@ class Fleet:
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
-        points, name = conditioned.source.points(chosen[0]), predictor_of(self.private, method).name
+        points, name = conditioned.snapshot.points(chosen[0]), predictor_of(self.private, method).name
         return Suggestion(*chosen, criterion, name, joint.ledger, points, self.labels)
 
     @takes(CalibrateKeywords, PredictionOptions)
@@ -1038,10 +1036,10 @@ class Fleet:
         how = PredictionOptions(seed=chosen).changed({"engine": engine, **given})
         source = replace(self.snapshot(), moments=None, trained=())  # of all rows, also of those that are held out
         with retold(names=self.names):
-            found = self._backend.calibrate(source, row, how, holding)
-        if found.ledger is not None:
-            found.ledger.labels = self.labels
-        self.calibration = replace(found, theta=np.array(self.theta))
+            calibration = self._backend.calibrate(source, row, how, holding)
+        if calibration.ledger is not None:
+            calibration.ledger.labels = self.labels
+        self.calibration = replace(calibration, theta=np.array(self.theta))
         return self.calibration
 
     def map(
@@ -1079,10 +1077,10 @@ class Fleet:
         ({'x2': 4, 'x1': 5}, 8)
         """
         source = self.snapshot(options.get("theta"))
-        found = grid_of(source, grid, box, at)
-        check_names(found, self.target)
-        cells = found.cells
-        chosen, status = chosen_cells(source, found, within, mask)
+        layout = grid_of(source, grid, box, at)
+        check_names(layout, self.target)
+        cells = layout.cells
+        chosen, status = chosen_cells(source, layout, within, mask)
         answer = self.predict(cells[chosen], method, observed=observed, agent=agent, **options)
         columns = {
             "mean": answer.mean,
@@ -1091,7 +1089,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
+        return map_dataset(source, layout, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 
@@ -1200,9 +1198,9 @@ class Fleet:
         def fold(number: int) -> Fold:
             return self._fold(data, fold_of, number, name, training, given)
 
-        found = run_folds(fold, count, split, progress, kept)
+        results = run_folds(fold, count, split, progress, kept)
         truths = [own.values for own in data]
-        return CrossValidation.of(split, name, found, fold_of, truths, level, self.labels)
+        return CrossValidation.of(split, name, results, fold_of, truths, level, self.labels)
 
     def _fold(
         self,

@@ -33,14 +33,14 @@ from fleetgp.data.partition import (
     row_pieces,
     second_half,
 )
-from fleetgp.engines.base import retold
+from fleetgp.data.transforms import View
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
-from fleetgp.prediction.answer import predict
+from fleetgp.prediction.answer import Question, predict
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -49,6 +49,7 @@ from fleetgp.prediction.calibration import (
     Knot,
     Outcomes,
     needed_factors,
+    neighbours_of,
     places_of,
 )
 from fleetgp.prediction.conditioned import Conditioned
@@ -76,7 +77,7 @@ class Fleetwide:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
-        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.n_neighbours)
+        return Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
 
 
 def calibrate(
@@ -84,8 +85,8 @@ def calibrate(
 ) -> Calibration:
     """The factors that give intervals of this method their nominal coverage, the same bits at every agent."""
     cells = holding.cells_for(network.agents)
-    found = [list(_outcomes(fleet, network, method, options, holding, hold, cells)) for hold in holding.holds]
-    judged = [[_joined([fold[i] for fold in folds]) for folds in found] for i in range(len(network.hosted))]
+    result = [list(_outcomes(fleet, network, method, options, holding, hold, cells)) for hold in holding.holds]
+    judged = [[_joined([fold[i] for fold in folds]) for folds in result] for i in range(len(network.hosted))]
     with network.phase("calibration"):
         every, first, second = _agreed_places(network, method, judged, holding.level)
         of_other = np.stack([second, first])  # for each half the factors of the other
@@ -99,7 +100,7 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, options.n_neighbours, *facts)
+    return Calibration(method.name, options.eta, neighbours_of(method, options), *facts)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------
@@ -137,33 +138,28 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = _predicted(conditioned, network, method, queries, options)
-            told = _carried(conditioned, network, places, queries, found)
+            result = predict(conditioned, network, Question(method, queries, options))
+            told = _carried(conditioned, network, places, queries, result)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = _predicted(conditioned, network, method, queries, options)
-            answers = zip(found.means, found.field_variances, starts, rows, strict=True)
+            result = predict(conditioned, network, Question(method, queries, options))
+            answers = zip(result.means, result.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
         count += number
         if number:
             yield [
                 _judged(one, piece[some], mean, variance + noise, deviations)
-                for one, some, piece, (mean, variance), noise in zip(held, rows, pieces, told, found.noise, strict=True)
+                for one, some, piece, (mean, variance), noise in zip(
+                    held, rows, pieces, told, result.noise, strict=True
+                )
             ]
     if count < holding.fewest:
         raise InputError(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
             f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
         )
-
-
-def _predicted(
-    conditioned: Conditioned, network: Network, method: PredictionMethod, queries: Array, options: PredictionOptions
-) -> Prediction:
-    with retold(units=conditioned.units):
-        return predict(conditioned, network, method, queries, options)
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
@@ -189,7 +185,7 @@ def _folds(network: Network, method: PredictionMethod, shards: Sequence[Observat
 
 
 def _carried(
-    conditioned: Conditioned, network: Network, places: Sequence[Array], queries: Array, found: Prediction
+    conditioned: Conditioned, network: Network, places: Sequence[Array], queries: Array, result: Prediction
 ) -> list[tuple[Array, Array]]:
     """Each agent's predictions of its rows at these places, (n,) and (n,), from those of the fleet at other queries.
 
@@ -201,7 +197,7 @@ def _carried(
     scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
     tree, told = scipy.spatial.cKDTree(queries / width), []
-    for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
+    for posterior, own, means, variances in zip(posteriors, places, result.means, result.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):
             points = np.concatenate([own[n : n + 1], queries[near]])
@@ -272,8 +268,8 @@ def _pass(network: Network, method: PredictionMethod, counts: Array, level: floa
 
     def finish(total: Array, _: object = None) -> Array:
         parts = enumerate(np.moveaxis(total.reshape(shape), 1, 0))
-        found = [places_of(part, level, None if before is None else before[k]) for k, part in parts]
-        return np.concatenate([places.ravel() for places in found])[None]
+        result = [places_of(part, level, None if before is None else before[k]) for k, part in parts]
+        return np.concatenate([places.ravel() for places in result])[None]
 
     flat = counts.reshape(len(counts), 1, -1)
     if method.decentralized:

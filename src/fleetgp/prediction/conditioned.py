@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.agreements import Scaling, augmented, without
+from fleetgp.consensus.agreements import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.engines.base import Posterior
+from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, View
+from fleetgp.engines.base import Posterior, retold
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
@@ -25,7 +27,8 @@ from fleetgp.prediction.reach import Reach
 class Conditioned:
     """The posteriors of the agents hosted here, computed when a method first needs them, and kept.
 
-    shards: the agents' data.  thetas: (A, P), in the units of the data.  scaling: that of the model.
+    shards, thetas: the agents' data, and hyperparameters (A, P), both as a user has them.  view: how the model sees
+    them.  names: of the hyperparameters, for errors.
     It knows no network: what other agents sent comes with each call, and what was computed from it is kept until
     they send something else. `hosted` are the agents' numbers in the network, for the draws of samples and errors.
     """
@@ -35,17 +38,19 @@ class Conditioned:
         shards: Dataset,
         kernel: Kernel,
         thetas: Array,
-        scaling: Scaling | None = None,
+        view: View = VIEW_AS_GIVEN,
         engine: str = "auto",
         n_neighbours: int = NEIGHBOURS,
+        names: Sequence[str] | None = None,
     ) -> None:
         check_engine(engine, kernel)
-        self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
+        self.kernel, self.engine, self.view, self.scaling = kernel, engine, view, view.scaling
         self._expert = partial(_expert, kernel=kernel, engine=engine, n_neighbours=n_neighbours)
-        #: of theta, in those of the data
-        self.units = np.exp(self.scaling.shift(kernel.units(shards.dimension)))
-        self.thetas = thetas / self.units
-        self.shards = shards.rescaled(self.scaling)
+        of_inputs, moved = model_units(kernel, view.coordinates, shards.dimension), shards.moved(view.coordinates)
+        of_values = np.exp(view.scaling.shift(kernel.units(moved.dimension)))
+        self._units, self._names = of_inputs * of_values, names
+        self.thetas = thetas / of_inputs / of_values
+        self.shards = moved.rescaled(view.scaling)
         self.noise = thetas[:, -1:] ** 2
         if kernel.noise_model.differs:
             self.noise = np.array([self._noise(own, theta) for own, theta in zip(self.shards, thetas, strict=True)])
@@ -56,12 +61,16 @@ class Conditioned:
         self._extended: Extensions | None = None
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
+    def in_user_units(self) -> AbstractContextManager[None]:
+        """Errors about theta from within, as the user would say it."""
+        return retold(units=self._units, names=self._names)
+
     def append(self, i: int, more: Observations) -> None:
-        """More observations of one agent, in the units of the data: nothing is computed anew for any other.
+        """More observations of one agent, as a user has them: nothing is computed anew for any other.
 
         What joins an agent's data with the samples of all agents stays for as long as these do.
         """
-        scaled = self.scaling.scaled(more)
+        scaled = self.view.of(more)
         self.shards = self.shards.grown(i, scaled)
         robust = self.kernel.noise_model.robust
         if robust:
@@ -94,10 +103,10 @@ class Conditioned:
     def _priors(self, queries: Array, thetas: Array) -> Array:
         """The same by these thetas; once for all that are alike."""
         distinct, which = np.unique(thetas, axis=0, return_inverse=True)
-        found = [self.kernel.variance(queries, Hyperparameters.from_theta(theta)) for theta in distinct]
-        if len(found) == 1:
-            return np.broadcast_to(found[0], (len(thetas), len(queries)))
-        return np.stack(found)[which.ravel()]
+        result = [self.kernel.variance(queries, Hyperparameters.from_theta(theta)) for theta in distinct]
+        if len(result) == 1:
+            return np.broadcast_to(result[0], (len(thetas), len(queries)))
+        return np.stack(result)[which.ravel()]
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
@@ -117,9 +126,9 @@ class Conditioned:
     def common(self, samples: Sequence[Observations], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         posteriors, rows = self.of_samples(samples)
-        found = posteriors.at(queries)
-        engine = tuple(found.engine[row] for row in rows)
-        return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
+        result = posteriors.at(queries)
+        engine = tuple(result.engine[row] for row in rows)
+        return Marginals(result.mean[rows], result.variance[rows], engine, result.jitter)
 
     def of_samples(self, samples: Sequence[Observations]) -> tuple[Posteriors, IntArray]:
         """f | samples at each theta that there is, and (A,) which of these is a hosted agent's."""
@@ -136,15 +145,15 @@ class Conditioned:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
         posterior = self.of_moments(moments)
         parts = chunks(np.arange(len(queries)), moments.count)
-        told = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
-        mean, variance = (np.concatenate(rows) for rows in zip(*told, strict=True))
+        results = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
+        mean, variance = (np.concatenate(rows) for rows in zip(*results, strict=True))
         return mean, variance
 
     def of_moments(self, moments: FleetMoments) -> Posterior:
         """f | all data, which are known by their moments."""
         if self._exact is None or self._exact[0] is not moments:
-            (found,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
-            self._exact = moments, found
+            (result,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
+            self._exact = moments, result
         return self._exact[1]
 
     def with_samples(
@@ -152,17 +161,17 @@ class Conditioned:
     ) -> tuple[Marginals, Marginals]:
         """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
         dense = self._dense_anyway(hosted, samples)
-        found = None
+        result = None
         if dense.any() and (self.thetas == self.thetas[0]).all():
-            found = self._extensions(hosted, samples).at(queries, wanted & dense)
-        if found is not None and dense.all():
-            return found
-        rest = wanted if found is None else wanted & ~dense
+            result = self._extensions(hosted, samples).at(queries, wanted & dense)
+        if result is not None and dense.all():
+            return result
+        rest = wanted if result is None else wanted & ~dense
         others = self.augmented(hosted, samples).at(queries, rest), self.common(samples, queries)
-        if found is None:
+        if result is None:
             return others
         where = np.broadcast_to(~dense, wanted.shape)
-        return found[0].completed(others[0], where), found[1].completed(others[1], where)
+        return result[0].completed(others[0], where), result[1].completed(others[1], where)
 
     def _extensions(self, hosted: Sequence[int], samples: Sequence[Observations]) -> Extensions:
         pool, kept = Observations.joined(samples), self._extended
@@ -234,36 +243,6 @@ def _expert(
     return Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
 
 
-class Conditioner:
-    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or n_neighbours change.
-
-    Rows that come after the old ones are given to it: nothing else is computed anew.
-
-    The arrays of a shard must not be written to while they are in use here; new data are new arrays.
-    """
-
-    def __init__(self) -> None:
-        self._last: Conditioned | None = None
-        self._data: Dataset | None = None
-        self._model: tuple[object, ...] = ()
-
-    def condition(
-        self,
-        shards: Dataset,
-        kernel: Kernel,
-        thetas: Array,
-        scaling: Scaling,
-        engine: str,
-        n_neighbours: int = NEIGHBOURS,
-    ) -> Conditioned:
-        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, n_neighbours)
-        more = None if self._data is None else shards.added_since(self._data)
-        if self._last is None or model != self._model or more is None:
-            self._last = None  # before the next one needs the memory
-            self._last = Conditioned(shards, kernel, thetas, scaling, engine, n_neighbours)
-        else:
-            for i, rows in enumerate(more):
-                if len(rows):
-                    self._last.append(i, rows)
-        self._data, self._model = shards, model
-        return self._last
+def model_units(kernel: Kernel, coordinates: Coordinates, dimension: int) -> Array:
+    """Of the hyperparameters in the coordinates of the model, in those of a user, (P,)."""
+    return np.exp(coordinates.shift(kernel.units(dimension)))
