@@ -280,9 +280,13 @@ class PredictionOptions:
     n_neighbours: int = declared(
         NEIGHBOURS,
         whole(least=1),
-        "Engine vecchia: as in training. dec-nearest: how many observations answer.",
-        detail="By vecchia each query has the 4 times as many observations of an agent that are nearest to it; by "
-        "dec-nearest so many of the whole fleet.",
+        "Engine vecchia: as in training.",
+        detail="Each query has the 4 times as many observations of an agent that are nearest to it.",
+    )
+    n_nearest: int = declared(
+        30,
+        whole(least=1),
+        "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
@@ -312,6 +316,7 @@ class _Seed(TypedDict, total=False):
 
 class _Selection(TypedDict, total=False):
     eta: Eta | None
+    n_nearest: int | None
 
 
 class _Averages(TypedDict, total=False):
@@ -365,7 +370,7 @@ class CalibrateKeywords(_Engine, _Selection, _Averages):
     """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
 
 
-class ConditionedPosteriorKeywords(_Neighbours, _Selection, _Seed):
+class ConditionedPosteriorKeywords(_Selection, _Seed):
     """Of `ConditionedFleet.joint` and `gradient`."""
 
 

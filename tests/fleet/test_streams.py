@@ -152,9 +152,7 @@ def batches(count: int, size: int, seed: int = 4) -> Iterator[tuple[int, Array, 
 
 def kept(fleet: fg.Fleet) -> int:
     """Bytes of all that a fleet keeps of its data, each array once."""
-    assert fleet._conditioned is not None
-    answers: Any = fleet._conditioned._answers
-    return len(pickle.dumps((fleet.data, fleet._conditioner, answers.hosted.agreed, fleet._watched)))
+    return len(pickle.dumps((fleet.data, fleet._cache, fleet._watched)))
 
 
 @pytest.mark.parametrize(

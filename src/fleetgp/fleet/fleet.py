@@ -60,7 +60,7 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.source import Source, held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.fleet.training import of_sample, training_options
 from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
@@ -86,7 +86,7 @@ from fleetgp.options import (
     TrainKeywords,
     default_kernel,
 )
-from fleetgp.prediction import Calibration, Conditioner, Gradient, Holding, Joint, Prediction, Suggestion
+from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress, listening
@@ -207,7 +207,7 @@ class Fleet:
         self._trained: Dataset | None = None  # the data that the fit is from
         self._watched: dict[int, Inspection] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
-        self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
+        self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(seen, self.inputs, self.coordinates)
@@ -531,11 +531,11 @@ class Fleet:
         """
         if self.last_fit is None or self.theta is None or not self.data.in_memory:
             return None
-        source, last = self.snapshot(), self._conditioned
-        if source.moments is None:
+        snapshot, last = self.snapshot(), self._conditioned
+        if snapshot.moments is None:
             return None
-        found = last.last_moments if last is not None and source.grown_from(last.source) else None
-        return found or (source.moments, source.trained)
+        found = last.last_moments if last is not None and snapshot.grown_from(last.snapshot) else None
+        return found or (snapshot.moments, snapshot.trained)
 
     @property
     def calibration(self) -> Calibration | None:
@@ -547,7 +547,7 @@ class Fleet:
     def calibration(self, calibration: Calibration | None) -> None:
         self._calibration = calibration
 
-    def snapshot(self, theta: Sequence[float] | Array | None = None) -> Source:
+    def snapshot(self, theta: Sequence[float] | Array | None = None) -> ModelSnapshot:
         """What predictions are from, as it is now: data and model, which nothing changes any more.
 
         theta: hyperparameters in the place of the fleet's own.
@@ -569,7 +569,7 @@ class Fleet:
         to_agree = self.normalize or self.mean != "zero"
         moved = self.coordinates.name != "as-given"
         grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
-        return Source(
+        return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
             graph=self.graph,
@@ -800,12 +800,10 @@ class Fleet:
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
-        n_neighbours = None if row.rule == "nearest" else rest.pop("n_neighbours", None)
-        source = self.snapshot(theta)
-        if self._conditioned is None or not self._conditioned.same(source, engine, n_neighbours):
-            self._conditioned = ConditionedFleet(
-                source, engine, n_neighbours, self._conditioner, self._backend, before=self._conditioned
-            )
+        n_neighbours = rest.pop("n_neighbours", None)
+        snapshot = self.snapshot(theta)
+        if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
+            self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
         return self._conditioned, rest
 
@@ -835,7 +833,7 @@ class Fleet:
         An option that the method does not have is refused.
         The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
+        Where the answer is no better than the prior (`prior_only` of the result), a FleetGPWarning says so.
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
@@ -977,7 +975,7 @@ class Fleet:
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
-        points, name = conditioned.source.points(chosen[0]), predictor_of(self.private, method).name
+        points, name = conditioned.snapshot.points(chosen[0]), predictor_of(self.private, method).name
         return Suggestion(*chosen, criterion, name, joint.ledger, points, self.labels)
 
     @takes(CalibrateKeywords, PredictionOptions)
@@ -1091,7 +1089,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
+        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class Answers:
 
     share: (M,) of the points in which each agent had a say.
 
-    uninformed: (T,) where the answer is no better than the prior.
+    prior_only: (T,) where the answer is no better than the prior.
     factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
     drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
     sent: messages, scalars and bytes of each kind of content; `bytes` has the headers of frames too.
@@ -47,7 +47,7 @@ class Answers:
     std: Array
     std_observed: Array
     participants: IntArray
-    uninformed: BoolArray
+    prior_only: BoolArray
     share: Array
     status: str
     rounds: int
@@ -81,7 +81,7 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    of_engine = None if row.rule == "nearest" else given.pop("n_neighbours", None)
+    of_engine = given.pop("n_neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
     kept = ResumableCache(
         out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
@@ -166,7 +166,7 @@ def _piece(result: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[st
         "std": result.std.tolist(),
         "std_observed": result.std_observed.tolist(),
         "participants": result.participants.sum(axis=0).tolist(),
-        "uninformed": result.uninformed.tolist(),
+        "prior_only": result.prior_only.tolist(),
         "said": result.participants.sum(axis=1).tolist(),
         "status": result.status,
         "rounds": result.rounds,
@@ -191,7 +191,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         along("std", float),
         along("std_observed", float),
         along("participants", int),
-        along("uninformed", bool),
+        along("prior_only", bool),
         np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0) / max(1, len(mean)),
         worst(piece["status"] for piece in pieces),
         max((piece["rounds"] for piece in pieces), default=0),
@@ -224,7 +224,7 @@ def save_map(
     columns: dict[str, Any] = {"mean": answers.mean, "std": answers.std, "std_observed": answers.std_observed}
     columns |= {N_AGENTS: answers.participants}
     facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
-    known = on_all_cells(status, chosen, answers.uninformed)
+    known = on_all_cells(status, chosen, answers.prior_only)
     data = map_dataset(model.fleet.snapshot(), grid, columns, known, chosen, facts, units)
     picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
     figure = _draw(grid, data, model, answers)
