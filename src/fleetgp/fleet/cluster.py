@@ -48,7 +48,7 @@ from fleetgp.prediction import (
 )
 from fleetgp.prediction.results import Gradient, Joint, kept_once, worst
 from fleetgp.progress import Listener, Pace, Progress
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_together
 from fleetgp.training.run import Report
 
 #: Arguments of a `Report`: the start, the round, theta (A, P), and whether the start is the chosen one.
@@ -196,7 +196,7 @@ def train_group(
 ) -> Fit:
     """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
     with passes_told_to(Ticks(tell)):
-        return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+        return train(method, _taken(data), network, kernels, options, lambda *report: tell(report))
 
 
 def train_group_together(
