@@ -155,9 +155,9 @@ def chosen_backend(
             'expected data in memory for backend="ray", or a file for each agent, got agents that share files, or a '
             'model without rows: use "in-process"'
         )
-    from fleetgp.fleet.cluster import OnCluster
+    from fleetgp.fleet.cluster import ClusterBackend
 
-    return OnCluster(graph, workers, address, shards.rows if isinstance(shards, FileDataset) else None)
+    return ClusterBackend(graph, workers, address, shards.rows if isinstance(shards, FileDataset) else None)
 
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:
