@@ -37,7 +37,6 @@ smartquotes = False
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 80
 python_use_unqualified_type_names = True
 toc_object_entries_show_parents = "hide"

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-from fleetgp import options
-
 #: The head of what is said of one argument, or of several: "rounds, tol: stop when ..".
 NAME = r"\*{0,2}[A-Za-z_]\w*(?: \([\w, -]+\))?"
 NAMES = re.compile(rf"({NAME}(?:, {NAME})*): (?=\S)")
@@ -23,8 +21,6 @@ CODE = re.compile(r"`+([^`]+)`+")
 ARRAY = re.compile(
     r"~?(?:numpy\.)?ndarray\[tuple\[~?(?:typing\.)?Any, \.\.\.\], ~?(?:numpy\.)?dtype\[~?(?:numpy\.)?(\w+)\]\]"
 )
-#: A default that is declared, as a signature has it.
-DECLARED = re.compile(r"(\w+Options)\.(\w+)")
 KINDS = {"float64": "Array", "int64": "IntArray", "bool": "BoolArray"}
 MARKUP = re.compile(r"([\\*|_])")
 
@@ -104,17 +100,8 @@ def shortened(annotated: str) -> str:
     return ARRAY.sub(lambda found: KINDS.get(found[1], "ndarray"), annotated)
 
 
-def values_in(signature: str) -> str:
-    """A signature with the values of declared defaults.
-
-    >>> values_in("(normalize: bool = ModelOptions.normalize)")
-    '(normalize: bool = True)'
-    """
-    return DECLARED.sub(lambda found: repr(getattr(getattr(options, found[1]), found[2])), signature)
-
-
 def _sign(app: Any, what: str, name: str, obj: object, flags: object, given: str, returned: str) -> tuple[str, str]:
-    return given and values_in(shortened(given)), returned and shortened(returned)
+    return given and shortened(given), returned and shortened(returned)
 
 
 def setup(app: Any) -> dict[str, bool]:

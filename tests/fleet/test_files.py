@@ -31,7 +31,7 @@ from fleetgp.errors import FleetGPWarning, InputError
 from fleetgp.io import file_dataset
 from fleetgp.io import file_dataset as file_source
 from fleetgp.io.file_dataset import FileDataset
-from fleetgp.prediction import predict
+from fleetgp.prediction import methods
 from fleetgp.training import moments as whole
 from tests.conftest import mostly_long
 
@@ -244,7 +244,7 @@ def test_full_gp_is_that_of_the_rows_and_moments_are_all_that_is_sent(folder: Pa
 def test_one_answer_of_many_agents_is_in_memory_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = of_files(folder, theta=[1.0, 0.5, 1.0, 0.2])
     whole = fleet.predict(QUERIES, "dec-full-gp")
-    monkeypatch.setattr(predict, "BLOCK", 7)
+    monkeypatch.setattr(methods, "BLOCK", 7)
     found = fleet.predict(QUERIES, "dec-full-gp")
     for name in ("means", "variances", "explained", "participants"):
         assert getattr(found, name).strides[0] == 0
