@@ -47,7 +47,7 @@ def fleet(x: np.ndarray, y: np.ndarray, kernel: str, trainer: str = "dec-fact-gp
     ways = {
         "dec-nn-grbcm": _asked(fleet, "dec-nn-grbcm", engine="vecchia"),
         "dec-nn-grbcm, eta auto": _asked(fleet, "dec-nn-grbcm", engine="vecchia", eta="auto"),
-        "dec-nearest": _asked(fleet, "dec-nearest", n_neighbours=60),
+        "dec-nearest": _asked(fleet, "dec-nearest", n_nearest=60),
     }
     return Trained(ways, _said(fit))
 

@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from fleetgp.io.file_shards import Source
 from scipy.ndimage import map_coordinates, spline_filter
 
 import fleetgp as fg
 from benchmarks.growth import peak_memory
 from benchmarks.rivals import RIVALS
 from benchmarks.timing import Table, Tables, seconds
+from fleetgp.io.file_dataset import FileReader
 from fleetgp.linalg.threads import cores
 from fleetgp.metrics import rmse
 
@@ -92,14 +92,14 @@ def run(rows: int, folder: Path, method: str, workers: int) -> dict[str, object]
     """In process, or with so many workers on Ray: there the cluster is started first, and the start is told."""
     files = make(folder, rows)
     passes: list[float] = []
-    gather, start_up, where = Source.moments, 0.0, {}
+    gather, start_up, where = FileReader.moments, 0.0, {}
 
     def noted(*given: object) -> object:
         taken, found = timed(lambda: gather(*given))
         passes.append(taken)
         return found
 
-    Source.moments = noted
+    FileReader.moments = noted
     if workers:
         from fleetgp.network.ray.session import Session
 

@@ -215,8 +215,8 @@ def test_a_package_is_found_by_its_entry_point(tmp_path: Path) -> None:
         "import sys\n"
         f"sys.path.insert(0, {str(tmp_path)!r})\n"
         "from fleetgp import cli\n"
-        "sys.argv = 'fleetgp fit t.csv --inputs x y --target z --n-agents 3 --kernel gone "
-        "--graph ring --out m'.split()\n"
+        "words = 't.csv --inputs x y --target z --n-agents 3 --kernel gone --graph ring --out m'\n"
+        "sys.argv = ['fleetgp', 'fit', *words.split()]\n"
         "cli.main()\n"
     )
     done = subprocess.run(

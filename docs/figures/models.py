@@ -158,7 +158,7 @@ def space_time(size: Size) -> Drawn:
     fit = every.train()
     alone = fg.Fleet(shards(today), "cycle", kernel=kernel, inputs=inputs, theta=fit.theta, normalize=False)
     fleets = {"that day alone": alone, "all days": every}
-    answers = {title: fleet.predict(grid, "dec-nearest", n_neighbours=60) for title, fleet in fleets.items()}
+    answers = {title: fleet.predict(grid, "dec-nearest", n_nearest=60) for title, fleet in fleets.items()}
     figure = empty_figure(5.3)
     rows = mean_and_std_rows(seen.truth, answers, shards(today), first=f"truth, day {middle}")
     axes = map_rows(figure, rows, WHOLE_BOX, labels=("lon", "lat"))
@@ -240,7 +240,7 @@ def coordinates(size: Size) -> Drawn:
             for kernel in ("iso-matern32", "matern32")
         )
         fit = one.train()
-        answers[title] = one.predict(queries, "dec-nearest", n_neighbours=60)
+        answers[title] = one.predict(queries, "dec-nearest", n_nearest=60)
         facts[title] = {
             "l, one for both": rounded(fit.theta[0]),
             "l_lon, l_lat": [rounded(length) for length in both.train().theta[:2]],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -119,9 +119,9 @@ def named_in(registry: Registry[Any]) -> Kind:
     return Kind(str, check, ", ".join(registry))
 
 
-def declared(kind: Kind, text: str, **more: Any) -> dict[str, Any]:
-    """The metadata of a field that is an option. text: its help.  more: other fields of `Option`."""
-    return {"option": {"kind": kind, "help": text, **more}}
+def declared(default: Any, kind: Kind, text: str, **more: Any) -> Any:
+    """A field of a dataclass that is an option. text: its help.  more: other fields of `Option`."""
+    return field(default=default, metadata={"option": {"kind": kind, "help": text, **more}})
 
 
 @cache
@@ -149,7 +149,7 @@ def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
     """
 
     def shown(function: Function) -> Function:
-        known = {name: option for family in families for name, option in options_in(family).items()}
+        known = {name: option for family in reversed(families) for name, option in options_in(family).items()}
         plain = inspect.signature(function)
         own = [one for one in plain.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         more = [
@@ -182,8 +182,9 @@ def paragraph(option: Option) -> str:
 def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[str, Any]:
     """The options that were given (that are not None), or one clear error for a name that `keywords` does not have.
 
-    >>> given_in({"rounds": 3, "tol": None}, TypedDict("K", {"rounds": int, "tol": float}), "train")
-    {'rounds': 3}
+    >>> from fleetgp.options import CalibrateKeywords
+    >>> given_in({"engine": "dense", "n_neighbours": None}, CalibrateKeywords, "calibrate")
+    {'engine': 'dense'}
     """
     for name in options:
         if name not in keywords.__annotations__:

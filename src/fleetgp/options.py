@@ -7,7 +7,7 @@ Python, the command line, fleet.toml and the estimator take what they need from 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypedDict, get_args
 
 import numpy as np
@@ -84,42 +84,28 @@ GIVEN = Kind(Any, unchecked, "")
 class ModelOptions:
     """What the model is, as `Fleet` describes it."""
 
-    kernel: str | None = field(
-        default=None,
-        metadata=declared(
-            Kind(str, lambda _, value: value, "a name or an expression"),
-            "se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
-            'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.',
-            otherwise="matern32; se to train by dec-full-gp",
-        ),
+    kernel: str | None = declared(
+        None,
+        Kind(str, lambda _, value: value, "a name or an expression"),
+        "se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
+        'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.',
+        otherwise="matern32; se to train by dec-full-gp",
     )
-    normalize: bool = field(
-        default=True,
-        metadata=declared(FLAG, "Centre and scale the observations by the fleet's own mean and deviation."),
+    normalize: bool = declared(True, FLAG, "Centre and scale the observations by the fleet's own mean and deviation.")
+    mean: MeanName = declared(
+        "zero", one_of(*get_args(MeanName)), "The mean function: zero, constant, or linear in the inputs."
     )
-    mean: MeanName = field(
-        default="zero",
-        metadata=declared(one_of(*get_args(MeanName)), "The mean function: zero, constant, or linear in the inputs."),
+    coordinates: CoordinatesName = declared(
+        "as-given",
+        one_of(*get_args(CoordinatesName)),
+        "as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere.",
     )
-    coordinates: CoordinatesName = field(
-        default="as-given",
-        metadata=declared(
-            one_of(*get_args(CoordinatesName)),
-            "as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere.",
-        ),
+    noise: Literal["agents"] | None = declared(
+        None, one_of("agents"), "agents: a sigma_eps of its own for each agent.", otherwise="one"
     )
-    noise: Literal["agents"] | None = field(
-        default=None,
-        metadata=declared(one_of("agents"), "agents: a sigma_eps of its own for each agent.", otherwise="one"),
-    )
-    robust: bool = field(
-        default=False, metadata=declared(FLAG, "Weigh outliers down: a row counts as 2.5 deviations off at most.")
-    )
-    private: Literal["rows"] | None = field(
-        default=None,
-        metadata=declared(
-            one_of("rows"), "rows: refuse whatever sends a row or its inputs, here and in later commands."
-        ),
+    robust: bool = declared(False, FLAG, "Weigh outliers down: a row counts as 2.5 deviations off at most.")
+    private: Literal["rows"] | None = declared(
+        None, one_of("rows"), "rows: refuse whatever sends a row or its inputs, here and in later commands."
     )
 
 
@@ -127,15 +113,11 @@ class ModelOptions:
 class RowOptions:
     """Which rows of a file count. How the file is read is `fleetgp.io.Reading`."""
 
-    missing: Missing = field(
-        default="refuse", metadata=declared(one_of(*get_args(Missing)), "Rows with missing values: refuse or drop.")
-    )
-    fill: Sequence[float] | None = field(
-        default=None,
-        metadata=declared(
-            Kind(list[str], unchecked, "numbers", numbers_or_none),
-            "Values that stand for nothing: -9999, say; none if all values are real.",
-        ),
+    missing: Missing = declared("refuse", one_of(*get_args(Missing)), "Rows with missing values: refuse or drop.")
+    fill: Sequence[float] | None = declared(
+        None,
+        Kind(list[str], unchecked, "numbers", numbers_or_none),
+        "Values that stand for nothing: -9999, say; none if all values are real.",
     )
 
 
@@ -143,84 +125,57 @@ class RowOptions:
 class TrainerOptions:
     """How a model is trained, as `TrainingOptions` describes it."""
 
-    rounds: int = field(
-        default=2000,
-        metadata=declared(whole(least=1), "Stop after this many rounds.", detail="`tol=0` runs exactly so many."),
+    rounds: int = declared(2000, whole(least=1), "Stop after this many rounds.", detail="`tol=0` runs exactly so many.")
+    tol: float = declared(
+        1e-5,
+        number(least=0.0),
+        "Stop when the agents agree and stand still to this.",
+        detail="In log theta, and of a stationary point.",
     )
-    tol: float = field(
-        default=1e-5,
-        metadata=declared(
-            number(least=0.0),
-            "Stop when the agents agree and stand still to this.",
-            detail="In log theta, and of a stationary point.",
-        ),
+    seconds: float | None = declared(
+        None,
+        number(above=0.0),
+        "Stop after so many seconds of training, with the best so far.",
+        detail='`status` is then "time limit".',
     )
-    seconds: float | None = field(
-        default=None,
-        metadata=declared(
-            number(above=0.0),
-            "Stop after so many seconds of training, with the best so far.",
-            detail='`status` is then "time limit".',
-        ),
+    rho: float | None = declared(None, number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
+    kappa: float | None = declared(
+        None,
+        number(above=0.0),
+        "Stiffness of the steps of dec-apx-gp and dec-gapx-gp.",
+        otherwise="from measured curvature",
     )
-    rho: float | None = field(
-        default=None, metadata=declared(number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
+    lipschitz: float | None = declared(
+        None,
+        number(above=0.0),
+        "Stiffness of the steps of apx-gp and gapx-gp.",
+        otherwise="from measured curvature",
+        toml=False,
     )
-    kappa: float | None = field(
-        default=None,
-        metadata=declared(
-            number(above=0.0),
-            "Stiffness of the steps of dec-apx-gp and dec-gapx-gp.",
-            otherwise="from measured curvature",
-        ),
+    nested: NestedSolver | None = declared(
+        None,
+        one_of(*get_args(NestedSolver)),
+        "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.",
+        otherwise="l-bfgs",
     )
-    lipschitz: float | None = field(
-        default=None,
-        metadata=declared(
-            number(above=0.0),
-            "Stiffness of the steps of apx-gp and gapx-gp.",
-            otherwise="from measured curvature",
-            toml=False,
-        ),
+    step: float | None = declared(None, number(above=0.0), "Step size of nested gradient descent.", otherwise="1e-5")
+    nested_iterations: int | None = declared(
+        None, whole(least=1), "Inner iterations of c-gp and dec-c-gp.", otherwise="200; 10 of gradient descent"
     )
-    nested: NestedSolver | None = field(
-        default=None,
-        metadata=declared(
-            one_of(*get_args(NestedSolver)),
-            "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.",
-            otherwise="l-bfgs",
-        ),
+    noise_floor: float = declared(
+        1e-3,
+        Kind(float, check_noise_floor, "a number of at least 0 and below 1"),
+        "The smallest sigma_eps, in units of the observations' deviation; 0 for none.",
     )
-    step: float | None = field(
-        default=None, metadata=declared(number(above=0.0), "Step size of nested gradient descent.", otherwise="1e-5")
+    engine: str = declared(
+        "auto",
+        ENGINE,
+        "auto, dense, moments or vecchia.",
+        detail="auto takes for each agent the cheaper of the exact engines and, beyond 1,500 points, where none is "
+        "exact, vecchia.",
     )
-    nested_iterations: int | None = field(
-        default=None,
-        metadata=declared(
-            whole(least=1), "Inner iterations of c-gp and dec-c-gp.", otherwise="200; 10 of gradient descent"
-        ),
-    )
-    noise_floor: float = field(
-        default=1e-3,
-        metadata=declared(
-            Kind(float, check_noise_floor, "a number of at least 0 and below 1"),
-            "The smallest sigma_eps, in units of the observations' deviation; 0 for none.",
-        ),
-    )
-    engine: str = field(
-        default="auto",
-        metadata=declared(
-            ENGINE,
-            "auto, dense, moments or vecchia.",
-            detail="auto takes for each agent the cheaper of the exact engines and, beyond 1,500 points, where none is "
-            "exact, vecchia.",
-        ),
-    )
-    n_neighbours: int = field(
-        default=NEIGHBOURS,
-        metadata=declared(
-            whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
-        ),
+    n_neighbours: int = declared(
+        NEIGHBOURS, whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
     )
 
     def __post_init__(self) -> None:
@@ -231,131 +186,107 @@ class TrainerOptions:
 class ThetaOptions:
     """Hyperparameters as a caller gives them, in natural units; whoever takes them checks them."""
 
-    theta: Sequence[float] | Array | None = field(
-        default=None,
-        metadata=declared(
-            GIVEN,
-            "Hyperparameters in natural units.",
-            otherwise="those of the fleet; after a training the agents agree on the mean of their estimates",
-        ),
+    theta: Sequence[float] | Array | None = declared(
+        None,
+        GIVEN,
+        "Hyperparameters in natural units.",
+        otherwise="those of the fleet; after a training the agents agree on the mean of their estimates",
     )
-    theta0: Sequence[float] | Array | None = field(
-        default=None,
-        metadata=declared(
-            GIVEN,
-            "Where to start, (P,), or several starts, (S, P), of which the best total likelihood wins.",
-            detail="Without any, agents with more than 1,500 observations train on samples of theirs first, and on "
-            "all with the best start: `sample` of the result.",
-            otherwise="three starts from the size of the data",
-        ),
+    theta0: Sequence[float] | Array | None = declared(
+        None,
+        GIVEN,
+        "Where to start, (P,), or several starts, (S, P), of which the best total likelihood wins.",
+        detail="Without any, agents with more than 1,500 observations train on samples of theirs first, and on "
+        "all with the best start: `sample` of the result.",
+        otherwise="three starts from the size of the data",
     )
-    bounds: Mapping[str, tuple[float | None, float | None]] | None = field(
-        default=None,
-        metadata=declared(
-            GIVEN,
-            'The lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)}, '
-            "None for open.",
-            detail="The names are l_ with an input's name or, where inputs have none, its number, sigma_f and "
-            'sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units '
-            "of the data, also with normalize. `at_bounds` of the result says who ended at one.",
-        ),
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = declared(
+        None,
+        GIVEN,
+        'The lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)}, '
+        "None for open.",
+        detail="The names are l_ with an input's name or, where inputs have none, its number, sigma_f and "
+        'sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units '
+        "of the data, also with normalize. `at_bounds` of the result says who ended at one.",
     )
-    priors: Mapping[str, tuple[float, float]] | None = field(
-        default=None,
-        metadata=declared(
-            GIVEN,
-            'Log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is assumed to lie between 0.05 '
-            "and 0.2 with a probability of 68%.",
-            detail="They count once for the fleet: the result is the mode of log theta.",
-        ),
+    priors: Mapping[str, tuple[float, float]] | None = declared(
+        None,
+        GIVEN,
+        'Log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is assumed to lie between 0.05 '
+        "and 0.2 with a probability of 68%.",
+        detail="They count once for the fleet: the result is the mode of log theta.",
     )
-    fixed: Mapping[str, float] | None = field(
-        default=None, metadata=declared(GIVEN, 'Values that stay, by name: {"noise": 0.1}.')
-    )
-    seed: int | None = field(
-        default=None, metadata=declared(GIVEN, "Draws the samples of the g- methods.", otherwise="the fleet's")
-    )
+    fixed: Mapping[str, float] | None = declared(None, GIVEN, 'Values that stay, by name: {"noise": 0.1}.')
+    seed: int | None = declared(None, GIVEN, "Draws the samples of the g- methods.", otherwise="the fleet's")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionOptions:
     """How a question is answered: settings known to every agent."""
 
-    consensus: Consensus = field(
-        default="tree",
-        metadata=declared(
-            one_of(*get_args(Consensus)),
-            "With dec-: tree (exact sums along the spanning tree) or average (the paper's).",
-            detail="The tree takes as many rounds as twice the graph's radius; averages are the paper's recursions "
-            "over neighbours (average consensus, JOR, the power method, DALE), which end at a tolerance.",
-        ),
+    consensus: Consensus = declared(
+        "tree",
+        one_of(*get_args(Consensus)),
+        "With dec-: tree (exact sums along the spanning tree) or average (the paper's).",
+        detail="The tree takes as many rounds as twice the graph's radius; averages are the paper's recursions "
+        "over neighbours (average consensus, JOR, the power method, DALE), which end at a tolerance.",
     )
-    rounds: int = field(
-        default=20_000,
-        metadata=declared(
-            whole(least=1),
-            "With consensus average: stop after this many rounds.",
-            detail="`status` says which came first, this or tol.",
-        ),
+    rounds: int = declared(
+        20_000,
+        whole(least=1),
+        "With consensus average: stop after this many rounds.",
+        detail="`status` says which came first, this or tol.",
     )
-    tol: float = field(
-        default=1e-6,
-        metadata=declared(
-            number(above=0.0),
-            "With consensus average: until the agents differ by less, relatively.",
-            detail="For NPAE relatively to what the agents explain of the prior variance.",
-        ),
+    tol: float = declared(
+        1e-6,
+        number(above=0.0),
+        "With consensus average: until the agents differ by less, relatively.",
+        detail="For NPAE relatively to what the agents explain of the prior variance.",
     )
-    eta: Eta = field(
-        default=1e-3,
-        metadata=declared(
-            Kind(str, check_eta, 'a number from 0 to 1, or "auto"', number_or_text),
-            "With dec-nn-: the share of the variance an agent must explain to take part, "
-            "or auto: half of what the best agent knows.",
-            detail="It takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; with auto, if it knows at "
-            "least half as much as the best agent, in nats: few agents, also where length-scales are long and "
-            "everybody is correlated.",
-        ),
+    eta: Eta = declared(
+        1e-3,
+        Kind(str, check_eta, 'a number from 0 to 1, or "auto"', number_or_text),
+        "With dec-nn-: the share of the variance an agent must explain to take part, "
+        "or auto: half of what the best agent knows.",
+        detail="It takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; with auto, if it knows at "
+        "least half as much as the best agent, in nats: few agents, also where length-scales are long and "
+        "everybody is correlated.",
     )
-    beta: Beta = field(
-        default="relative",
-        metadata=declared(
-            one_of(*get_args(Beta)),
-            "The weights of agents with grBCM.",
-            cli=False,
-            toml=False,
-            detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the "
-            "samples, in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the "
-            "others: the answer depends on the order of the agents.",
-        ),
+    beta: Beta = declared(
+        "relative",
+        one_of(*get_args(Beta)),
+        "The weights of agents with grBCM.",
+        cli=False,
+        toml=False,
+        detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the "
+        "samples, in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the "
+        "others: the answer depends on the order of the agents.",
     )
-    seed: int = field(
-        default=0,
-        metadata=declared(
-            whole(least=0),
-            "Draws the samples of grBCM, per agent, and the start of dec-npae-star.",
-            otherwise="the fleet's",
-            cli=False,
-            toml=False,
-        ),
+    seed: int = declared(
+        0,
+        whole(least=0),
+        "Draws the samples of grBCM, per agent, and the start of dec-npae-star.",
+        otherwise="the fleet's",
+        cli=False,
+        toml=False,
     )
-    engine: str = field(
-        default="auto",
-        metadata=declared(
-            ENGINE,
-            "auto, dense, moments or vecchia.",
-            detail="With dense NPAE sends the agents' inputs; else a vector per query, and no input, even where the "
-            "inputs would be shorter.",
-        ),
+    engine: str = declared(
+        "auto",
+        ENGINE,
+        "auto, dense, moments or vecchia.",
+        detail="With dense NPAE sends the agents' inputs; else a vector per query, and no input, even where the "
+        "inputs would be shorter.",
     )
-    n_neighbours: int = field(
-        default=NEIGHBOURS,
-        metadata=declared(
-            whole(least=1),
-            "Engine vecchia: as in training. dec-nearest: how many observations answer.",
-            detail="By vecchia each query has the 4 times as many observations of an agent that are nearest to it; by "
-            "dec-nearest so many of the whole fleet.",
-        ),
+    n_neighbours: int = declared(
+        NEIGHBOURS,
+        whole(least=1),
+        "Engine vecchia: as in training.",
+        detail="Each query has the 4 times as many observations of an agent that are nearest to it.",
+    )
+    n_nearest: int = declared(
+        30,
+        whole(least=1),
+        "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
@@ -371,65 +302,77 @@ class PredictionOptions:
 # ---- what methods of a fleet take, for type checkers: tests hold the names and types against the declarations ----
 
 
-class EngineKeywords(TypedDict, total=False):
-    """Of `Fleet.condition`, and of all others."""
-
-    engine: str
+class _Neighbours(TypedDict, total=False):
     n_neighbours: int | None
 
 
-class TrainKeywords(EngineKeywords, total=False):
+class _Engine(_Neighbours, total=False):
+    engine: str
+
+
+class _Seed(TypedDict, total=False):
+    seed: int | None
+
+
+class _Selection(TypedDict, total=False):
+    eta: Eta | None
+    n_nearest: int | None
+
+
+class _Averages(TypedDict, total=False):
+    consensus: Consensus | None
+    rounds: int | None
+    tol: float | None
+
+
+class _Weights(TypedDict, total=False):
+    beta: Beta | None
+
+
+class TrainKeywords(_Engine, _Seed, total=False):
     """Of `Fleet.train`."""
 
+    theta0: Sequence[float] | Array | None
     rounds: int | None
     tol: float | None
     seconds: float | None
+    bounds: Mapping[str, tuple[float | None, float | None]] | None
+    priors: Mapping[str, tuple[float, float]] | None
+    fixed: Mapping[str, float] | None
+    noise_floor: float | None
     rho: float | None
     kappa: float | None
     lipschitz: float | None
     nested: NestedSolver | None
     step: float | None
     nested_iterations: int | None
-    noise_floor: float | None
-    theta0: Sequence[float] | Array | None
-    bounds: Mapping[str, tuple[float | None, float | None]] | None
-    priors: Mapping[str, tuple[float, float]] | None
-    fixed: Mapping[str, float] | None
-    seed: int | None
 
 
-class SampleKeywords(EngineKeywords, total=False):
+class SampleKeywords(_Engine, _Selection, total=False):
     """Of `Fleet.sample`, whose seed is of the draws."""
 
     theta: Sequence[float] | Array | None
-    eta: Eta | None
 
 
-class PosteriorKeywords(SampleKeywords, total=False):
+class PosteriorKeywords(SampleKeywords, _Seed):
     """Of `Fleet.joint`, `gradient` and `suggest`."""
 
-    seed: int | None
 
-
-class FoldKeywords(SampleKeywords, total=False):
+class FoldKeywords(SampleKeywords, _Averages, _Weights):
     """Of `Fleet.cross_validate`, whose seed deals the folds."""
 
-    consensus: Consensus | None
-    rounds: int | None
-    tol: float | None
-    beta: Beta | None
 
-
-class PredictKeywords(FoldKeywords, total=False):
+class PredictKeywords(FoldKeywords, _Seed):
     """Of `Fleet.predict`."""
 
-    seed: int | None
 
-
-class CalibrateKeywords(EngineKeywords, total=False):
+class CalibrateKeywords(_Engine, _Selection, _Averages):
     """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
 
-    eta: Eta | None
-    consensus: Consensus | None
-    rounds: int | None
-    tol: float | None
+
+class ConditionedPosteriorKeywords(_Selection, _Seed):
+    """Of `ConditionedFleet.joint` and `gradient`."""
+
+
+class ConditionedKeywords(ConditionedPosteriorKeywords, _Averages, _Weights):
+    """Of `ConditionedFleet.predict`."""

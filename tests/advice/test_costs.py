@@ -319,7 +319,7 @@ def test_every_answer_is_within_its_bounds(graph: str, dimension: int, kernel: s
             fleet = small(graph, dimension, kernel, scale)  # whose agents have agreed on nothing yet
             if method == "dec-full-gp" and (kernel != "se" or dimension > 2 or agent is not None):
                 continue  # few moments only: a grid in three dimensions takes seconds
-            given: dict[str, Any] = {"n_neighbours": 3} if method == "dec-nearest" else {}
+            given: dict[str, Any] = {"n_nearest": 3} if method == "dec-nearest" else {}
             asking = Asking(len(points), agent, "", options=PredictionOptions().changed(given))
             cost = prediction_cost(method, facts_of(fleet), asking)
             found = fleet.predict(points, method, agent=agent, **given).ledger

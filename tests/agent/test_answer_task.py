@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetgp.agent.agenda import Agenda, Item
+import fleetgp as fg
+from fleetgp.agent.agenda import Agenda, Item, Trained
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.answer_task import TRIES, AnswerTask
 from fleetgp.agent.description import PREDICTORS
@@ -25,7 +26,9 @@ from fleetgp.agent.observations import observations_of
 from fleetgp.agent.requests import PendingQuestion, Question, Requests
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError
+from fleetgp.fleet.predictor import Predictor
 from fleetgp.network.zenoh.network import EpochOverError
+from fleetgp.prediction import Conditioned, prediction_method
 from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, until
 
 
@@ -64,14 +67,14 @@ def test_several_askers_are_served_in_turn(tmp_path: Path) -> None:
 def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fleetgp.prediction import predict as real
+    real = Predictor.predict
 
-    def broken(conditioned: Any, network: Any, method: Any, queries: Any, *rest: Any, **more: Any) -> Any:
-        if len(queries) == 3 and network._links.hosted == (1,):
+    def broken(self: Predictor, network: Any, question: Any) -> Any:
+        if len(question.queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
-        return real(conditioned, network, method, queries, *rest, **more)
+        return real(self, network, question)
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.predict", broken)
+    monkeypatch.setattr(Predictor, "predict", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
     description, _ = describe(tmp_path, 2, round=5)
     with running(description, tmp_path) as agents:
@@ -147,18 +150,23 @@ def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path
     data = observations_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
     answers = AnswerTask(AgentState(description, 0, data, memory, Requests(log), Activity(), log))
-    first = answers.conditioned(MODEL)
+
+    def conditioned(model: Trained) -> Conditioned:
+        predictor = answers.predictor(Agenda([Item(model)], (0,)), model)
+        return predictor.conditioned(fg.InProcess(fg.Graph(1, [])), prediction_method("dec-rbcm"))
+
+    first = conditioned(MODEL)
     rows = len(first.shards[0])
-    assert answers.conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
+    assert conditioned(replace(MODEL, rounds=7)) is first  # how it was found does not matter
     before = answers.look()
     data.append([[0.1, 0.2, 0.3]])
-    assert answers.conditioned(MODEL) is first  # the data of the agenda, whatever comes in the meantime
+    assert conditioned(MODEL) is first  # the data of the agenda, whatever comes in the meantime
     assert answers.look() != before
-    grown = answers.conditioned(MODEL)
+    grown = conditioned(MODEL)
     assert grown is first  # new rows enter it
     assert len(grown.shards[0]) == rows + 1
-    assert answers.conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown
-    scaled = answers.conditioned(replace(MODEL, scale=2.0))
+    assert conditioned(replace(MODEL, log_theta=(0.1, -0.2, 0.3, -2.1))) is not grown
+    scaled = conditioned(replace(MODEL, scale=2.0))
     assert scaled is not grown
-    assert answers.conditioned(replace(MODEL, scale=2.0)) is scaled
+    assert conditioned(replace(MODEL, scale=2.0)) is scaled
     log.close()

@@ -79,10 +79,10 @@ def test_a_good_file(tmp_path: Path) -> None:
 
 
 def test_options_of_prediction(tmp_path: Path) -> None:
-    part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nn_neighbours = 12\ntol = 1e-3\n'
+    part = '[prediction]\nmethod = "dec-nearest"\neta = "auto"\nn_nearest = 12\ntol = 1e-3\n'
     (tmp_path / "fleet.toml").write_text(GOOD.replace("[timeouts]", f"{part}[timeouts]"), encoding="utf-8")
     found = read_description(tmp_path / "fleet.toml")
-    assert found.prediction_options() == PredictionOptions(eta="auto", n_neighbours=12, tol=1e-3)
+    assert found.prediction_options() == PredictionOptions(eta="auto", n_nearest=12, tol=1e-3)
     (tmp_path / "fleet.toml").write_text(
         GOOD.replace("[timeouts]", "[prediction]\neta = 1\n[timeouts]"), encoding="utf-8"
     )

@@ -13,6 +13,7 @@ from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.node import StoppedError
 from fleetgp.agent.totals import number_of
+from fleetgp.fleet.predictor import Predictor
 from fleetgp.network.frames import FrameNetwork
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import PredictionOptions, prediction_method
@@ -73,16 +74,15 @@ def test_an_agreement_is_another_one_for_other_members_data_scaling_and_theta() 
 
 
 def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.prediction import predict as real
-
+    real = Predictor.predict
     told: dict[int, bool] = {}
 
-    def noted(conditioned: Any, network: Any, *rest: Any, **more: Any) -> Any:
-        found = real(conditioned, network, *rest, **more)
+    def noted(self: Predictor, network: Any, question: Any) -> Any:
+        found = real(self, network, question)
         told[network._links.hosted[0]] = bool(np.isfinite(found.means).all())
         return found
 
-    monkeypatch.setattr("fleetgp.agent.answer_task.predict", noted)
+    monkeypatch.setattr(Predictor, "predict", noted)
     description, _ = describe(tmp_path, 4, training_options=WARM)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents))

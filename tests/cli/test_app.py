@@ -27,7 +27,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
     assert "fleetgp map model" in fit.stdout
     run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")
     answer = pd.read_csv("answer.csv")
-    assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "n_agents", "uninformed"]
+    assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "n_agents", "prior_only"]
     np.testing.assert_allclose(answer["mean"], truth(answer["lon"], answer["lat"]), atol=0.15)
     run("map", "model/", "--grid", "20x30", "--out", "map.nc", "--units", "degC")
     with xr.open_dataset("map.nc") as field:

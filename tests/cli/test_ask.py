@@ -59,7 +59,7 @@ def test_an_answer_names_the_agents_that_took_no_part(tmp_path: Path, monkeypatc
             rows = list(csv.DictReader(file))
         assert "missing_agents" not in rows[0]
         assert all(float(row["low"]) < float(row["mean"]) < float(row["high"]) for row in rows)
-        assert {row["uninformed"] for row in rows} == {"False"}
+        assert {row["prior_only"] for row in rows} == {"False"}
     (tmp_path / "points.csv").write_text("x,y,missing_agents\n0.5,0.5,7\n", encoding="utf-8")
     wrong = run(*ask)
     assert (wrong.exit_code, "'missing_agents' too" in wrong.stderr) == (2, True)

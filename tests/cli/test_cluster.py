@@ -72,7 +72,7 @@ def test_what_a_cluster_answers_is_the_same(
     modelled: Path, cluster: None, monkeypatch: pytest.MonkeyPatch, end: str, command: list[str]
 ) -> None:
     here = json.loads(run(*command, "--json", "--out", f"a.{end}").stdout)
-    monkeypatch.setattr(backends, "HostedAnswers", None)  # agents in this process answer nothing
+    monkeypatch.setattr(backends, "Predictor", None)  # agents in this process answer nothing
     there = json.loads(run(*command, *TWO, "--json", "--out", f"b.{end}").stdout)
     assert {**there, "out": "", "picture": ""} == {**here, "out": "", "picture": ""}
     if end == "csv":
@@ -112,7 +112,7 @@ def test_lost_workers_are_told_with_what_to_do(modelled: Path, cluster: None, mo
     def lost(*_: object) -> None:
         raise WorkerLostError("more than 5 workers were lost")
 
-    monkeypatch.setattr(on_cluster.AnswersOnCluster, "blocks", lost)
+    monkeypatch.setattr(on_cluster.ClusterPredictor, "predict_in_blocks", lost)
     found = run("predict", "m", "points.csv", *TWO, "--out", "a.csv", code=1)
     assert "5 workers were lost; finished work is kept, and the same command continues from it" in said(found)
 

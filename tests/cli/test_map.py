@@ -60,8 +60,8 @@ def test_a_map_does_not_colour_what_nobody_knows(modelled: Path) -> None:
     assert (coverage[:, (lon > -71.9) & (lon < -70.1)] == 0).all()
     assert (coverage[:, (lon < -74) | (lon > -68)] == 1).all()
     assert np.isfinite(mean).all()
-    assert told["uninformed"] == (coverage == 1).sum() > 0
-    assert f"{told['uninformed']} of 320 cells are no better known than the prior: hatched" in said(result)
+    assert told["prior_only"] == (coverage == 1).sum() > 0
+    assert f"{told['prior_only']} of 320 cells are no better known than the prior: hatched" in said(result)
     assert colourful("map.png") < 0.75 * colourful_of_all(modelled)
 
 

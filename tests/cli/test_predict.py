@@ -54,13 +54,13 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
     expected = load_model("m").fleet.predict(pd.read_csv("points.csv")).to_frame()
     for name in ("mean", "std", "std_observed", "n_agents"):
         np.testing.assert_allclose(answer[name], expected[name], rtol=1e-9)
-    assert json.loads(run("predict", "m", "points.csv", "--out", "b.csv", "--json").stdout)["uninformed"] == 0
+    assert json.loads(run("predict", "m", "points.csv", "--out", "b.csv", "--json").stdout)["prior_only"] == 0
 
 
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
     fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
-        (("--method", "dec-nearest", "--n-neighbours", "3"), {"method": "dec-nearest", "n_neighbours": 3}),
+        (("--method", "dec-nearest", "--n-nearest", "3"), {"method": "dec-nearest", "n_nearest": 3}),
         (("--eta", "auto"), {"eta": "auto"}),
         (("--eta", "0.5"), {"eta": 0.5}),
     ):
@@ -107,7 +107,7 @@ def test_no_points_a_share_above_one_and_a_model_that_is_there(modelled: Path) -
     assert "or \"auto\", got 'some'" in wrong("predict", "m", "points.csv", "--out", "a.csv", "--eta", "some")
     nearest = ("predict", "m", "points.csv", "--out", "a.csv", "--method", "dec-nearest")
     assert "--n-neighbours must be a whole number of at least 1, got 0" in wrong(*nearest, "--n-neighbours", "0")
-    assert "dec-nearest has no option --engine: expected one of --n-neighbours" in wrong(*nearest, "--engine", "dense")
+    assert "dec-nearest has no option --engine: expected one of --n-nearest" in wrong(*nearest, "--engine", "dense")
     assert not Path("a.csv").exists()
     assert "overwrite=True, on the command line --overwrite" in wrong("fit", "observations.csv", *FIT, "--out", "m")
 
@@ -135,7 +135,7 @@ def test_intervals_and_points_that_nobody_knows_are_in_the_answer(modelled: Path
     answer, expected = pd.read_csv("a.csv"), load_model("m").fleet.condition().predict([[-71.5, 40.5]])
     low, high = expected.interval(0.8)
     np.testing.assert_allclose([answer["low"][0], answer["high"][0]], [low[0], high[0]], rtol=1e-9)
-    assert answer["uninformed"].tolist() == [False, True]
+    assert answer["prior_only"].tolist() == [False, True]
     run("predict", "m", "p.csv", "--out", "b.csv")
     assert not {"low", "high"} & set(pd.read_csv("b.csv"))
 

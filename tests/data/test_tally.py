@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from fleetgp.arrays import Array
 from fleetgp.data.suspicions import (
     FILLS,
-    WATCHED,
+    MOST_HASHES,
     Copies,
+    Inspection,
     Sample,
     Tally,
-    Watched,
     refuse_suspicious,
     row_keys,
-    told_suspicions,
+    suspicions_of,
 )
 from fleetgp.errors import InputError
-from tests.data.verdicts import refuse_directly, told_directly
+from tests.data.verdicts import refuse_directly, suspicions_directly
 
 NAMES = ("lon", "day", "y")
 
@@ -99,7 +99,7 @@ def test_new_rows_are_judged_by_those_that_were_there(seed: int, cut: int) -> No
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 @settings(max_examples=50, deadline=None)
-def test_what_is_told_of_inputs_is_the_same(seed: int, cuts: int) -> None:
+def test_what_is_describe_inputs_is_the_same(seed: int, cuts: int) -> None:
     rows = table(seed)
     rows = rows[np.isfinite(rows).all(axis=1)]
     if not len(rows):
@@ -108,13 +108,13 @@ def test_what_is_told_of_inputs_is_the_same(seed: int, cuts: int) -> None:
     tally = Tally.of(parts[0])
     for part in parts[1:]:
         tally = tally.plus(Tally.of(part))
-    told = told_directly(rows[:, :-1], rows[:, -1], NAMES[:-1])
-    assert told_suspicions(rows[:, :-1], rows[:, -1], NAMES[:-1]) == told
-    assert tally.told(NAMES[:-1]) == [words for words in told if words.startswith("input")]
-    watched = Watched.of(parts[0][:, :-1], parts[0][:, -1])
+    told = suspicions_directly(rows[:, :-1], rows[:, -1], NAMES[:-1])
+    assert suspicions_of(rows[:, :-1], rows[:, -1], NAMES[:-1]) == told
+    assert tally.describe_inputs(NAMES[:-1]) == [words for words in told if words.startswith("input")]
+    watched = Inspection.of(parts[0][:, :-1], parts[0][:, -1])
     for part in parts[1:]:
-        watched = watched.plus(Watched.of(part[:, :-1], part[:, -1]))
-    assert watched.told(NAMES[:-1]) == told
+        watched = watched.plus(Inspection.of(part[:, :-1], part[:, -1]))
+    assert watched.describe(NAMES[:-1]) == told
 
 
 @given(st.integers(1, 200), st.integers(1, 50), st.integers(0, 10**6))
@@ -157,7 +157,7 @@ def test_numbers_of_rows_follow_from_what_is_in_them_and_their_order() -> None:
 @pytest.mark.parametrize("copied", [0.0, 0.02, 0.3])
 def test_copies_are_estimated(copied: float) -> None:
     rng = np.random.default_rng(3)
-    once = rng.standard_normal((10 * WATCHED, 3))
+    once = rng.standard_normal((10 * MOST_HASHES, 3))
     again = once[: int(copied * len(once))]
     rows = rng.permutation(np.concatenate([once, again]))
     found = Copies.of(rows[:5000])

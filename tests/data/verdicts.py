@@ -13,14 +13,14 @@ from fleetgp.data.suspicions import (
     LONGITUDE_NAMES,
     REPEATED,
     are_dates,
+    describe_copies,
+    describe_fill,
+    describe_input,
     duplicated_rows,
     far,
     fill_error,
     is_any_of,
     mixed_error,
-    told_of_copies,
-    told_of_fill,
-    told_of_input,
 )
 from fleetgp.errors import InputError
 
@@ -83,18 +83,18 @@ def refuse_directly(
             raise InputError(f"{where}: {mixed}")
 
 
-def told_directly(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
+def suspicions_directly(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
     """The same as sentences, for data that did not come from a file; and rows that come twice."""
     told = []
     for name, values in zip((*names, "y"), (*inputs.T, observations), strict=True):
         found = fill_value(values, repeated=values is observations)
         if found is not None:
-            told.append(told_of_fill(name, *found))
+            told.append(describe_fill(name, *found))
         mixed = mixed_longitudes(name, values)
         if mixed:
             told.append(mixed)
         if values is not observations:
             constant = len(values) > 1 and bool(values.min() == values.max())
-            told += told_of_input(name, constant=constant, dates=are_dates(values))
+            told += describe_input(name, constant=constant, dates=are_dates(values))
     copies = duplicated_rows(np.column_stack([inputs, observations]))
-    return [*told, *([told_of_copies(str(copies), len(observations))] if copies else [])]
+    return [*told, *([describe_copies(str(copies), len(observations))] if copies else [])]

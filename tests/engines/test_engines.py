@@ -14,7 +14,7 @@ from fleetgp.engines.moments.engine import MomentsEngine
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.training.fit import about_approximation
+from fleetgp.training.reporting import about_approximation
 from tests.conftest import mostly_long, paper_shards
 from tests.engines.moments.problems import SE, THETA, spread_out
 

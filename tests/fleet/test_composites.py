@@ -71,7 +71,7 @@ def test_dec_full_gp_says_what_it_needs() -> None:
 def test_every_predictor_agrees_with_its_twin(method: str, engine: str) -> None:
     known = fleet(theta=THETA)
     # With all rows as neighbours dec-nearest is the exact GP.
-    how: dict[str, Any] = {"n_neighbours": 72} if method == "dec-nearest" else {"engine": engine}
+    how: dict[str, Any] = {"n_nearest": 72} if method == "dec-nearest" else {"engine": engine}
     found = known.predict(QUERIES, method, **how)
     assert (found.variance > 0.0).all()
     twin = method.removeprefix("dec-").removeprefix("nn-").removesuffix("-star")

@@ -113,7 +113,8 @@ def test_options_of_other_methods_are_refused(method: str) -> None:
     for name, value in given.items():
         if name not in row.options:
             with pytest.raises(
-                InputError, match=rf"^{method} has no option {name}: expected one of .*neighbours.*; methods"
+                InputError,
+                match=rf"^{method} has no option {name}: expected one of .*(neighbours|n_nearest).*; methods",
             ):
                 fleet.predict(POINTS, method, **{name: value})  # type: ignore[arg-type]
     assert fleet.predict(POINTS, method, **row.those_of(**given)).status in ("converged", "round limit")

@@ -166,7 +166,7 @@ def test_nobody_observes_a_hidden_block() -> None:
     nearest = np.argmin((((x[:, None] - centres[None]) / width) ** 2).sum(axis=-1), axis=1)
     assert np.array_equal(np.concatenate(found.fold_of), nearest % 4)
     assert found.scores.rows == 240
-    assert found.uninformed == sum(fold.uninformed for fold in found.folds)
+    assert found.prior_only == sum(fold.prior_only for fold in found.folds)
 
 
 NAMED = {"inputs": ["lon", "lat"]}
@@ -208,7 +208,7 @@ def test_groups_of_noise_may_change_their_order_when_an_agent_is_left_out() -> N
     )
     first = away.cross_validate(split="agent", method="dec-rbcm", train=False)
     assert first.variances[0] == pytest.approx(np.full(15, 1.3**2 + 0.1**2), rel=1e-9)
-    assert first.folds[0].uninformed == 15
+    assert first.folds[0].prior_only == 15
 
 
 def test_known_deviations_are_in_the_variances() -> None:

@@ -49,8 +49,8 @@ def sea(**options: Any) -> fg.Fleet:
         ("dec-rbcm", {"engine": "vecchia", "n_neighbours": 8}, "agent [01]"),
         ("full-gp", {"engine": "dense"}, "the fleet"),
         ("full-gp", {"engine": "vecchia", "n_neighbours": 8}, "the fleet"),
-        ("dec-nearest", {"n_neighbours": 8}, "agent [01]"),
-        ("dec-nearest", {"n_neighbours": 800}, "agent [01]"),
+        ("dec-nearest", {"n_nearest": 8}, "agent [01]"),
+        ("dec-nearest", {"n_nearest": 800}, "agent [01]"),
     ],
 )
 def test_a_failure_tells_the_theta_that_was_given(method: str, options: dict[str, Any], whose: str) -> None:

@@ -64,7 +64,7 @@ def test_a_fleet_is_as_wide_as_its_inputs() -> None:
 def test_the_exact_gp_is_that_of_numpy() -> None:
     mean, variance = exact(X, Y, NOISE, QUERIES)
     for method in ("full-gp", "dec-nearest"):
-        options: dict[str, Any] = {"n_neighbours": 80} if method == "dec-nearest" else {}
+        options: dict[str, Any] = {"n_nearest": 80} if method == "dec-nearest" else {}
         found = fleet().predict(QUERIES, method, **options)
         np.testing.assert_allclose(found.mean, mean, atol=1e-9)
         np.testing.assert_allclose(found.variance, variance, atol=1e-9)

@@ -177,7 +177,7 @@ def test_a_fleet_of_one_agent_answers_with_its_posterior(method: str) -> None:
     kernel = ConstantKernel(THETA[2] ** 2) * RBF(np.array(THETA[:2]) / np.sqrt(2.0))
     exact = GaussianProcessRegressor(kernel, alpha=THETA[3] ** 2, optimizer=None).fit(x, y)
     mean, std = exact.predict(queries(), return_std=True)
-    how: dict[str, Any] = {"n_neighbours": len(y)} if method == "dec-nearest" else {}
+    how: dict[str, Any] = {"n_nearest": len(y)} if method == "dec-nearest" else {}
     found, joint = alone.predict(queries(), method, **how), alone.joint(queries(), method, **how)
     np.testing.assert_allclose(found.mean, mean, atol=1e-5)
     np.testing.assert_allclose(found.std, std, atol=1e-5)

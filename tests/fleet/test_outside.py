@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.errors import FleetGPWarning
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from tests.conftest import paper_shards
 from tests.shared import observed
 
@@ -36,7 +36,7 @@ def test_every_method_knows_which_points_it_knows_nothing_about(method: str, opt
         match=r"1 of 2 points are no better known than the prior.*first: number 2, at input 1 40, input 2 -7",
     ):
         out = fleet.predict([INSIDE, OUTSIDE], method, **few, **asked)
-    assert out.uninformed.tolist() == [False, True]
+    assert out.prior_only.tolist() == [False, True]
     assert out.explained.shape == (3, 2)
     told = out.explained[~np.isnan(out.explained).all(axis=1)]  # along the tree only the agent that asks
     assert (told[:, 0] > 0.3).all()
@@ -68,15 +68,15 @@ def test_an_answer_that_did_not_converge_is_not_blamed_on_the_points() -> None:
     with pytest.warns(FleetGPWarning, match=r"dec-npae ended by round limit: that may be why"):
         out = fleet.predict(points, "dec-npae", consensus="average", rounds=2)
     assert out.status == "round limit"
-    assert out.uninformed.any()
+    assert out.prior_only.any()
 
 
 def test_nothing_is_said_of_points_among_the_data() -> None:
     fleet = fg.Fleet(paper_shards(90, 3), theta=THETA, kernel="se", normalize=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not fleet.predict(np.random.default_rng(0).uniform(0, 2, (40, 2))).uninformed.any()
-        assert fleet.predict(np.empty((0, 2))).uninformed.shape == (0,)
+        assert not fleet.predict(np.random.default_rng(0).uniform(0, 2, (40, 2))).prior_only.any()
+        assert fleet.predict(np.empty((0, 2))).prior_only.shape == (0,)
 
 
 @pytest.mark.parametrize("method", ["dec-poe", "dec-nn-poe", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"])
@@ -89,10 +89,10 @@ def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
         thetas = np.tile(THETA, (len(mine), 1))
         options = PredictionOptions(consensus="average", rounds=300)
         conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
-        return predict(conditioned, network, prediction_method(method), queries, options, observed=True)
+        return predict(conditioned, network, Question(prediction_method(method), queries, options, observed=True))
 
     whole = work(fg.InProcess(graph))
     alone = fg.Loopback(graph, [[0], [1], [2]], timeout=120).run(work)
     for agent, own in enumerate(alone):
         assert np.array_equal(own.explained[0], whole.explained[agent])
-        assert own.uninformed.tolist() == [False, True]
+        assert own.prior_only.tolist() == [False, True]

@@ -244,7 +244,7 @@ def test_noise_that_differs_on_the_sphere() -> None:
     solved = np.linalg.solve(covariance(x, x) + np.diag(noise), np.column_stack([y, covariance(x, queries)]))
     expected = covariance(queries, x) @ solved[:, 0]
     spread = THETA[1] ** 2 - np.einsum("tn,nt->t", covariance(queries, x), solved[:, 1:])
-    for found in (fleet.predict(queries, "full-gp"), fleet.predict(queries, "dec-nearest", n_neighbours=len(y))):
+    for found in (fleet.predict(queries, "full-gp"), fleet.predict(queries, "dec-nearest", n_nearest=len(y))):
         np.testing.assert_allclose(found.mean, expected, atol=1e-7)
         np.testing.assert_allclose(found.variance, spread, atol=1e-7)
     start = [*theta, *sigmas]

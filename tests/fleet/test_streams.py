@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.consensus import agreements
-from fleetgp.consensus.samples import sample
+from fleetgp.consensus.agreements import sample
 from fleetgp.data import Shard
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments import sums
@@ -152,9 +152,7 @@ def batches(count: int, size: int, seed: int = 4) -> Iterator[tuple[int, Array, 
 
 def kept(fleet: fg.Fleet) -> int:
     """Bytes of all that a fleet keeps of its data, each array once."""
-    assert fleet._conditioned is not None
-    answers: Any = fleet._conditioned._answers
-    return len(pickle.dumps((fleet.data, fleet._conditioner, answers.hosted.agreed, fleet._watched)))
+    return len(pickle.dumps((fleet.data, fleet._cache, fleet._watched)))
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_an_interval_holds_95_percent() -> None:
     told = point_facts((1.0,), answer)
     assert (told["low"], told["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.5), rel=1e-12)
     assert (told["took_part"], told["missing"]) == (["a"], ["c"])
-    newer = point_facts((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "uninformed": [True]})
+    newer = point_facts((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "prior_only": [True]})
     assert (newer["low"], newer["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.1), rel=1e-12)
     assert (newer["observed_low"], newer["observed_high"]) == pytest.approx(
         stats.norm.interval(0.95, 2.0, 0.4), rel=1e-12
@@ -187,7 +187,7 @@ def test_an_interval_holds_95_percent() -> None:
 
 def test_a_map_goes_over_the_wire_as_plain_numbers() -> None:
     field = field_of(
-        MapAxes((0.0,), (1.0,)), (3,), {"mean": [1, 2, 3], "variance": [4, 9, 16], "uninformed": [0, 1, 0]}
+        MapAxes((0.0,), (1.0,)), (3,), {"mean": [1, 2, 3], "variance": [4, 9, 16], "prior_only": [0, 1, 0]}
     )
     assert isinstance(field, MapField)
     np.testing.assert_array_equal(np.frombuffer(field.data[:12], "<f4"), [1, 2, 3])

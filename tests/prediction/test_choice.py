@@ -13,7 +13,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
 from fleetgp.options import Consensus
-from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.reach import Reach
 from tests.shared import observed
 
@@ -119,7 +119,9 @@ def test_same_choice_and_answers_in_every_hosting(method: str, consensus: Consen
     def work(network: Network) -> fg.Prediction:
         mine, thetas = [shards()[i] for i in network.hosted], np.tile(THETA, (len(network.hosted), 1))
         return predict(
-            Conditioned(observed(mine), KERNELS["se"], thetas), network, prediction_method(method), queries(4), options
+            Conditioned(observed(mine), KERNELS["se"], thetas),
+            network,
+            Question(prediction_method(method), queries(4), options),
         )
 
     whole = work(fg.InProcess(graph))

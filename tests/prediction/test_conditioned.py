@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.consensus.agreements import Scaling
-from fleetgp.consensus.samples import sample
+from fleetgp.consensus.agreements import Scaling, sample
 from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import View
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
-from fleetgp.prediction import Conditioned, Conditioner, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionCache, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.methods import BLOCK, block_size
 from fleetgp.prediction.posteriors import UNUSED, Posteriors, Room, held_bytes
 from tests.conftest import paper_shards
@@ -99,10 +99,10 @@ def test_other_samples_have_other_posteriors(conditionings: list[int]) -> None:
     for seed, expected in ((0, 4), (0, 4), (1, 8)):
         options = PredictionOptions(seed=seed)
         row = prediction_method("dec-grbcm")
-        found = predict(conditioned, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        found = predict(conditioned, fg.InProcess(fg.Graph.path(3)), Question(row, queries(), options))
         assert len(conditionings) == expected
         fresh = Conditioned(shards, SE, np.tile(THETA, (3, 1)))
-        again = predict(fresh, fg.InProcess(fg.Graph.path(3)), row, queries(), options)
+        again = predict(fresh, fg.InProcess(fg.Graph.path(3)), Question(row, queries(), options))
         del conditionings[expected:]
         assert np.array_equal(found.means, again.means)
         assert found.ledger.as_dict() == again.ledger.as_dict(), "every question sends the samples"
@@ -135,27 +135,27 @@ def test_extensions_of_the_samples_are_the_posteriors_of_augmented_data(
     assert (found.variance[~wanted] == THETA[2] ** 2).all()
 
 
-def test_a_conditioner_gives_the_same_until_something_changes() -> None:
+def test_a_cache_gives_the_same_posteriors_until_something_changes() -> None:
     shards, thetas = observed(paper_shards(60, 3)), np.tile(THETA, (3, 1))
-    conditioner = Conditioner()
-    first = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
+    cache = PredictionCache()
+    first = cache.conditioned(shards, SE, thetas, View(), "auto")
     copies = InMemory(own.rows(np.arange(len(own))) for own in shards)
-    assert conditioner.condition(copies, SE, thetas.copy(), Scaling(), "auto") is first
+    assert cache.conditioned(copies, SE, thetas.copy(), View(), "auto") is first
     x, y = shards[1].inputs, shards[1].values
     grown = InMemory([shards[0], Observations(np.vstack([x, x[:1]]), np.append(y, 0.0)), shards[2]])
-    assert conditioner.condition(grown, SE, thetas, Scaling(), "auto") is first
+    assert cache.conditioned(grown, SE, thetas, View(), "auto") is first
     assert len(first.shards[1]) == len(y) + 1
     inserted = InMemory([shards[0], Observations(np.vstack([x[:1], x]), np.append(0.0, y)), shards[2]])
     for changed in (
-        (inserted, SE, thetas, Scaling(), "auto"),
-        (InMemory([*shards[:2], shards[2].with_values(-shards[2].values)]), SE, thetas, Scaling(), "auto"),
-        (shards, KERNELS["matern32"], thetas, Scaling(), "auto"),
-        (shards, SE, 1.001 * thetas, Scaling(), "auto"),
-        (shards, SE, thetas, Scaling(1.0, 2.0), "auto"),
-        (shards, SE, thetas, Scaling(), "dense"),
+        (inserted, SE, thetas, View(), "auto"),
+        (InMemory([*shards[:2], shards[2].with_values(-shards[2].values)]), SE, thetas, View(), "auto"),
+        (shards, KERNELS["matern32"], thetas, View(), "auto"),
+        (shards, SE, 1.001 * thetas, View(), "auto"),
+        (shards, SE, thetas, View(Scaling(1.0, 2.0)), "auto"),
+        (shards, SE, thetas, View(), "dense"),
     ):
-        before = conditioner.condition(shards, SE, thetas, Scaling(), "auto")
-        assert conditioner.condition(*changed) is not before
+        before = cache.conditioned(shards, SE, thetas, View(), "auto")
+        assert cache.conditioned(*changed) is not before
 
 
 @pytest.mark.filterwarnings("ignore:.*no better known:fleetgp.errors.FleetGPWarning")  # of NPAE that is cut short

@@ -69,7 +69,7 @@ def test_a_frame_has_inputs_by_name_and_how_many_took_part() -> None:
     found = fleet(inputs=["lon", "lat"])
     out = found.predict(pd.DataFrame(QUERIES, columns=["lon", "lat"]))
     frame = out.to_frame()
-    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "n_agents", "uninformed"]
+    assert list(frame) == ["lon", "lat", "mean", "std", "std_observed", "n_agents", "prior_only"]
     np.testing.assert_array_equal(frame[["lon", "lat"]], QUERIES)
     np.testing.assert_array_equal(frame["n_agents"], out.participants.sum(axis=0))
     np.testing.assert_array_equal(frame["std_observed"], out.std_observed)

@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, gradient, prediction_method
+from fleetgp.prediction import Conditioned, Gradient, PredictionOptions, Question, gradient, prediction_method
 from tests.conftest import every_graph
 from tests.shared import observed
 
@@ -41,7 +41,7 @@ def differences(f: fg.Fleet, points: Array, method: str, steps: Array | None = N
 
 
 def options_of(method: str) -> dict[str, Any]:
-    return {"eta": 0.2} if "-nn-" in method else {"n_neighbours": 8} if method == "dec-nearest" else {}
+    return {"eta": 0.2} if "-nn-" in method else {"n_nearest": 8} if method == "dec-nearest" else {}
 
 
 @pytest.mark.parametrize("method", ALL)
@@ -152,7 +152,7 @@ def work(network: Network, method: str, to: int | None = None) -> Gradient:
     kernel = KERNELS["se" if method == "dec-full-gp" else "matern32"]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
     agreed = row.agree(network, conditioned, options)
-    return gradient(conditioned, network, row, queries(), options, agreed, to=to)
+    return gradient(conditioned, network, Question(row, queries(), options, to=to), agreed)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])

@@ -13,12 +13,12 @@ from scipy.linalg import eigh, logm, sqrtm
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.prediction import Conditioned, Joint, PredictionOptions, joint, prediction_method
+from fleetgp.prediction import Conditioned, Joint, PredictionOptions, Question, joint, prediction_method
 from tests.conftest import every_graph, examples
 from tests.shared import observed
 
@@ -175,12 +175,10 @@ def test_nearest_is_the_posterior_of_the_rows_that_are_near_any_query() -> None:
     points = queries()
     near = {int(n) for p in points for n in np.argsort((((x - p) / THETA[:2]) ** 2).sum(axis=1))[:7]}
     mean, covariance = posterior(x[sorted(near)], y[sorted(near)], points)
-    found = fleet("cycle").joint(points, "dec-nearest", n_neighbours=7)
+    found = fleet("cycle").joint(points, "dec-nearest", n_nearest=7)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-8)
-    np.testing.assert_array_equal(
-        found.participants, fleet().predict(points, "dec-nearest", n_neighbours=7).participants
-    )
+    np.testing.assert_array_equal(found.participants, fleet().predict(points, "dec-nearest", n_nearest=7).participants)
 
 
 @pytest.mark.parametrize("method", ["poe", "gpoe", "bcm", "grbcm", "dec-nn-grbcm", "dec-npae", "full-gp"])
@@ -262,7 +260,7 @@ def work(network: Network, method: str, to: int | None = None) -> Joint:
     kernel = KERNELS[kernel_for(method)]
     conditioned = Conditioned(observed(mine), kernel, np.tile(THETA, (len(mine), 1)))
     agreed = row.agree(network, conditioned, options)
-    return joint(conditioned, network, row, queries(), options, agreed, to=to)
+    return joint(conditioned, network, Question(row, queries(), options, to=to), agreed)
 
 
 @pytest.mark.parametrize("method", [m for m in ALL if m.startswith("dec-")])
@@ -348,7 +346,7 @@ def test_bad_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None
         f.sample(points, 0)
     monkeypatch.setattr("fleetgp.prediction.nearest.MOST_NEAR", 20)
     with pytest.raises(fg.InputError, match=r"at most 20 observations near any of the queries, got \d+: give fewer"):
-        f.joint(points, "dec-nearest", n_neighbours=15)
+        f.joint(points, "dec-nearest", n_nearest=15)
     with pytest.warns(fg.FleetGPWarning, match="1 of 2 points are no better known than the prior"):
         f.joint([[1.0, 1.0], [90.0, 90.0]], "dec-rbcm")
     elsewhere = fg.Fleet(shards(), theta=THETA, backend="ray", workers=2, kernel="se", normalize=False)

@@ -57,7 +57,7 @@ def reference(x: Array, y: Array, points: Array, count: int, kernel: str, theta:
 def test_it_is_the_gp_of_the_nearest_of_all_data(graph: str) -> None:
     x, y, owner = pooled(shards())
     out = fg.Fleet(shards(), every_graph(AGENTS)[graph], theta=THETA, kernel="se", normalize=False).predict(
-        queries(), "dec-nearest", n_neighbours=15
+        queries(), "dec-nearest", n_nearest=15
     )
     mean, variance = reference(x, y, queries(), 15, "se", np.array(THETA))
     assert out.status == "converged"
@@ -77,7 +77,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
     x, y, _ = pooled(parts)
     theta = np.array([0.5, 0.2, 6.0, 1.0])
     out = fg.Fleet(parts, "cycle", theta=theta, kernel=kernel, normalize=True).predict(
-        queries(), "dec-nearest", n_neighbours=12, observed=True
+        queries(), "dec-nearest", n_nearest=12, observed=True
     )
     mean, variance = reference(x, y - y.mean(), queries(), 12, kernel, theta)
     assert np.abs(out.mean - y.mean() - mean).max() < 1e-9
@@ -87,7 +87,7 @@ def test_every_kernel_scaling_and_the_noise(kernel: str) -> None:
 @pytest.mark.parametrize("neighbours", [200, 201, 10**6])
 def test_with_all_neighbours_it_is_the_exact_gp(neighbours: int) -> None:
     f = fg.Fleet(shards(), "path", theta=THETA, kernel="matern32", normalize=False)
-    out, exact = f.predict(queries(), "dec-nearest", n_neighbours=neighbours), f.predict(queries(), "full-gp")
+    out, exact = f.predict(queries(), "dec-nearest", n_nearest=neighbours), f.predict(queries(), "full-gp")
     assert np.abs(out.mean - exact.mean).max() < 1e-10
     assert np.abs(out.variance - exact.variance).max() < 1e-10
     assert out.participants.all()
@@ -97,7 +97,7 @@ def test_of_all_but_one_neighbours_each_query_leaves_out_the_farthest() -> None:
     """The last step before the exact GP goes the other way: a small GP for each query."""
     x, y, _ = pooled(shards())
     out = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False).predict(
-        queries(3), "dec-nearest", n_neighbours=199
+        queries(3), "dec-nearest", n_nearest=199
     )
     mean, variance = reference(x, y, queries(3), 199, "se", np.array(THETA))
     assert np.abs(out.mean - mean).max() < 1e-9
@@ -124,7 +124,7 @@ def test_of_equally_near_ones_the_same_count_however_the_data_are_shared() -> No
         for agents in (1, 2, 7):
             parts = list(zip(np.array_split(x[turned], agents), np.array_split(y[turned], agents), strict=True))
             f = fg.Fleet(parts, theta=theta, kernel="matern12", normalize=False)
-            out = f.predict(points, "dec-nearest", n_neighbours=count)
+            out = f.predict(points, "dec-nearest", n_nearest=count)
             assert np.abs(out.mean - mean).max() < 1e-12
             assert np.abs(out.variance - variance).max() < 1e-12
 
@@ -133,7 +133,7 @@ def test_what_is_needed_travels_once_and_little_else() -> None:
     x, _, owner = pooled(shards())
     graph, points = fg.Graph.path(AGENTS), queries(20)
     out = fg.Fleet(shards(), graph, theta=THETA, kernel="se", normalize=False).predict(
-        points, "dec-nearest", n_neighbours=15
+        points, "dec-nearest", n_nearest=15
     )
     depths = Tree.of(graph).depths
     needed = np.unique(nearest_rows(x, points, 15, np.array(THETA[:2])))
@@ -146,7 +146,7 @@ def test_what_is_needed_travels_once_and_little_else() -> None:
 def test_who_is_far_away_sends_no_observations() -> None:
     points = np.array([[0.05, 1.0], [0.1, 0.5]])  # at the left end of five stripes
     out = fg.Fleet(shards(), "path", theta=THETA, kernel="se", normalize=False).predict(
-        points, "dec-nearest", n_neighbours=5
+        points, "dec-nearest", n_nearest=5
     )
     assert out.participants[0].all()
     assert not out.participants[2:].any()
@@ -160,7 +160,7 @@ def test_many_agents_with_one_observation_each() -> None:
     """Nobody alone is sure of enough; and more agents than one number names."""
     x, y, owner = pooled(shards(200, 100))
     f = fg.Fleet(shards(200, 100), "grid", theta=THETA, kernel="se", normalize=False)
-    out = f.predict(queries(), "dec-nearest", n_neighbours=12)
+    out = f.predict(queries(), "dec-nearest", n_nearest=12)
     mean, _ = reference(x, y, queries(), 12, "se", np.array(THETA))
     assert np.abs(out.mean - mean).max() < 1e-10
     for t, rows in enumerate(nearest_rows(x, queries(), 12, np.array(THETA[:2]))):
@@ -181,7 +181,7 @@ def test_jitter_is_told() -> None:
     x = np.repeat(np.random.default_rng(0).uniform(0, 1, (10, 2)), 4, axis=0)
     parts = [(x[::2], x[::2, 0]), (x[1::2], x[1::2, 0])]
     out = fg.Fleet(parts, theta=(1.0, 1.0, 1.0, 1e-12), kernel="se", normalize=False).predict(
-        [[0.5, 0.5]], "dec-nearest", n_neighbours=12
+        [[0.5, 0.5]], "dec-nearest", n_nearest=12
     )
     assert out.jitter > 0.0
     assert (out.variances > 0.0).all()
@@ -190,6 +190,6 @@ def test_jitter_is_told() -> None:
 
 def test_more_neighbours_are_asked_in_smaller_blocks() -> None:
     network, method = InProcess(fg.Graph.path(100)), prediction_method("dec-nearest")
-    sizes = [block_size(method, network, PredictionOptions(n_neighbours=count)) for count in (30, 3000)]
+    sizes = [block_size(method, network, PredictionOptions(n_nearest=count)) for count in (30, 3000)]
     assert sizes[1] < sizes[0]
     assert sizes[1] * 100 * 3000 * 8 < 1 << 30

@@ -12,7 +12,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -20,7 +20,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import HEADER_BYTES
 from fleetgp.options import Consensus
-from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.selection import Selection, agree_on_participants, bridged
 from tests.conftest import alternating_path, every_graph
 from tests.shared import observed
@@ -515,9 +515,9 @@ def test_nearly_singular_aggregation_is_handled_and_reported() -> None:
         ({"rounds": True, "consensus": "average"}, "rounds must be a whole number"),
         ({"eta": "a"}, "eta must be a number"),
         ({"eta": "some"}, "eta must be a number of at least 0 and at most 1, or \"auto\", got 'some'"),
-        ({"method": "dec-nearest", "n_neighbours": 0}, "n_neighbours must be a whole number of at least 1, got 0"),
-        ({"method": "dec-nearest", "n_neighbours": 2.5}, "n_neighbours must be a whole number of at least 1"),
-        ({"method": "dec-nearest", "eta": 0.1}, "dec-nearest has no option eta: expected one of n_neighbours"),
+        ({"method": "dec-nearest", "n_nearest": 0}, "n_nearest must be a whole number of at least 1, got 0"),
+        ({"method": "dec-nearest", "n_nearest": 2.5}, "n_nearest must be a whole number of at least 1"),
+        ({"method": "dec-nearest", "eta": 0.1}, "dec-nearest has no option eta: expected one of n_nearest"),
         ({"method": "dec-nearest", "consensus": "average"}, "dec-nearest has no option consensus"),
         ({"method": "dec-nearest", "engine": "dense"}, "dec-nearest has no option engine"),
         ({"n_neighbours": 0}, "n_neighbours must be a whole number of at least 1, got 0"),
@@ -563,7 +563,7 @@ def test_same_answers_rounds_and_messages_in_every_hosting(
         thetas = np.tile(THETA, (len(network.hosted), 1))
         mine = [parts[i] for i in network.hosted]
         conditioned = Conditioned(observed(mine), KERNELS["se"], thetas)
-        return predict(conditioned, network, prediction_method(method), queries(4), options, to=to)
+        return predict(conditioned, network, Question(prediction_method(method), queries(4), options, to=to))
 
     whole = work(fg.InProcess(topology))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

@@ -97,7 +97,7 @@ def test_one_asker_gets_the_same_bits_and_nobody_else_is_told(method: str) -> No
     assert np.isnan(one.means[:4]).all()
     assert one.ledger.bytes < everyone.ledger.bytes
     assert one.rounds <= everyone.rounds
-    assert not one.uninformed.any()
+    assert not one.prior_only.any()
     # Agents 2 and 4 are the root and the asker: what they need comes over 3, and nothing comes down to 0.
     assert one.ledger.total(kind="predictions", sender=1, receiver=0).scalars == 0
     assert one.ledger.total(kind="predictions", sender=3, receiver=4).scalars > 0

@@ -72,6 +72,7 @@ RECORDED_NAMES = {
     "split": "by",
     "cell_status": "coverage",
     "n_agents": "agents",
+    "prior_only": "uninformed",
 }
 
 
@@ -100,7 +101,7 @@ def _training_options(method: str, changes: Mapping[str, Any]) -> dict[str, Any]
 def _prediction_options(method: str, changes: Mapping[str, Any], *, posterior: bool = False) -> dict[str, Any]:
     """The options that a method of prediction has. posterior: those of `joint`, `gradient` and `suggest`."""
     if method == "dec-nearest":
-        return _options({"theta": None, "n_neighbours": 30}, changes)
+        return _options({"theta": None, "n_nearest": 30}, changes)
     options: dict[str, Any] = {"theta": None, "engine": "auto" if "full" in method else "dense", "n_neighbours": 30}
     if method.startswith("dec-") and method != "dec-full-gp" and not posterior:
         options["consensus"] = "tree"
@@ -329,7 +330,7 @@ def of_prediction(answer: fg.Prediction) -> Record:
         "noise": answer.noise,
         "explained": answer.explained,
         "factors": answer.factors,
-        "uninformed": answer.uninformed,
+        "uninformed": answer.prior_only,
         "participants": answer.participants,
         "query rounds": answer.query_rounds,
         "solver rounds": answer.solver_rounds,
@@ -359,7 +360,7 @@ def joint(
         "engine": list(result.engine),
         "noise": result.noise,
         "factor": result.factor,
-        "uninformed": result.uninformed,
+        "uninformed": result.prior_only,
         "draws": result.sample(3, seed=7),
         "ledger": of_ledger(result.ledger),
     }
@@ -452,7 +453,7 @@ def cross_validate(fleet: fg.Fleet, by: Any, method: str, training: Any, **chang
                 "training": fold.training,
                 "prediction": fold.prediction,
                 "relays": list(fold.relays),
-                "uninformed": fold.uninformed,
+                "uninformed": fold.prior_only,
                 "rounds": fold.rounds,
                 "bytes": fold.bytes,
             }

@@ -149,7 +149,7 @@ for name, method, changes in (
     ("the weights of the paper", "grbcm", {"beta": "paper"}),
     ("the weights of the paper", "dec-nn-grbcm", {"beta": "paper"}),
     ("another seed", "dec-grbcm", {"seed": 3}),
-    ("seven neighbours", "dec-nearest", {"n_neighbours": 7}),
+    ("seven neighbours", "dec-nearest", {"n_nearest": 7}),
     ("another theta", "dec-rbcm", {"theta": [0.5, 0.5, 1.0, 0.1]}),
     ("vectors", "dec-npae", {"engine": "auto"}),
     ("vectors", "npae", {"engine": "moments"}),

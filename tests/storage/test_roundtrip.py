@@ -13,7 +13,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.storage.loading import load_model
-from fleetgp.storage.model import Model, contents, in_words, told_coordinates
+from fleetgp.storage.model import Model, contents, describe_coordinates, in_words
 from fleetgp.storage.saving import save_model, save_models
 from fleetgp.storage.sections import VERSION
 from tests.conftest import alternating_path, paper_shards
@@ -179,8 +179,8 @@ def test_hyperparameters_in_words() -> None:
     round_world = in_words(Model(sphere, ("a", "b", "c"), INPUTS, "sst"))
     assert round_world["l"] == "the field changes over some 60 km in all directions"
     plain = {"coordinates": "as-given", "normalize": False, "mean": "zero", "deviations": False, "noise": None}
-    assert told_coordinates({**plain, "robust": False}) == ""
-    assert told_coordinates({**plain, "robust": True}) == "Outliers are weighed down."
+    assert describe_coordinates({**plain, "robust": False}) == ""
+    assert describe_coordinates({**plain, "robust": True}) == "Outliers are weighed down."
 
 
 @pytest.mark.parametrize(

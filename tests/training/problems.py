@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.data import Shard
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.kernels.stationary import KERNELS

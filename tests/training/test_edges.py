@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.engines.dense.engine import DenseEngine
-from fleetgp.training.admm import EdgeAdmm, best_pace
+from fleetgp.training.admm import EdgeAdmm, LinearizedStep, NestedStep, Primal, best_pace
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.primal import LinearizedStep, NestedStep, Primal
 from tests.conftest import alternating_path, mostly_long, paper_shards
 from tests.training.problems import (
     RHO,

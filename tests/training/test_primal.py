@@ -13,9 +13,9 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
+from fleetgp.training.admm import DRIFT, LinearizedStep, NestedStep, Pull, remeasured
 from fleetgp.training.constraints import Bounds
 from fleetgp.training.objective import Curvature, Local, Objective, Values, measure_curvature
-from fleetgp.training.primal import DRIFT, LinearizedStep, NestedStep, Pull, remeasured
 from tests.conftest import paper_shards
 from tests.training.problems import floor_at
 from tests.training.quadratics import Quadratics, quadratics

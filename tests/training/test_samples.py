@@ -12,7 +12,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.progress import Progress
 from fleetgp.training import TrainingOptions, problem, train, training_method
-from fleetgp.training.fit import about_sample
+from fleetgp.training.reporting import about_sample
 from tests.conftest import paper_shards
 from tests.shared import observed
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.consensus.samples import augmented, sample
+from fleetgp.consensus.agreements import augmented, sample
 from tests.conftest import paper_shards
 from tests.shared import observed
 from tests.training.problems import (

@@ -11,10 +11,11 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.data.dataset import InMemory
+from fleetgp.data.transforms import View
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
 from fleetgp.network.wire import is_sound
-from fleetgp.prediction import Conditioned, PredictionOptions, predict, prediction_method
+from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.methods import SharedState
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.moments import Verdict, Wish
@@ -104,12 +105,13 @@ class Silent(fg.InProcess):
 def test_an_agent_that_is_cut_off_answers_with_the_model_of_all() -> None:
     f = fleet(200, 4)
     fit = f.train("dec-full-gp", theta0=THETA0)
-    alone = Conditioned(InMemory([f.data[2]]), f.kernel, fit.thetas[2:3], fit.scaling)
+    alone = Conditioned(InMemory([f.data[2]]), f.kernel, fit.thetas[2:3], View(fit.scaling))
     network, row = Silent(fg.Graph(1, [])), prediction_method("dec-full-gp")
-    found = predict(alone, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments))
+    question = Question(row, QUERIES, PredictionOptions())
+    found = predict(alone, network, question, SharedState(moments=fit.moments))
     assert np.array_equal(found.means[0], f.predict(QUERIES, "dec-full-gp").means[2])
     with pytest.raises(fg.NetworkError, match="nobody is there"):
-        predict(alone, network, row, QUERIES, PredictionOptions())
+        predict(alone, network, question)
 
 
 @pytest.mark.parametrize("graph", [fg.Graph.geometric(6, seed=2), alternating_path(6)])
@@ -120,11 +122,10 @@ def test_the_same_bits_in_every_hosting(graph: Any) -> None:
     def work(network: Network) -> tuple[fg.Fit, Array]:
         mine = [shards[i] for i in network.hosted]
         fit = train(METHOD, observed(mine), network, KERNELS["se"], options)
-        conditioned = Conditioned(observed(mine), KERNELS["se"], fit.thetas, fit.scaling)
+        conditioned = Conditioned(observed(mine), KERNELS["se"], fit.thetas, View(fit.scaling))
         row = prediction_method("dec-full-gp")
-        return fit, predict(
-            conditioned, network, row, QUERIES, PredictionOptions(), shared=SharedState(moments=fit.moments)
-        ).means
+        question = Question(row, QUERIES, PredictionOptions())
+        return fit, predict(conditioned, network, question, SharedState(moments=fit.moments)).means
 
     whole, means = work(fg.InProcess(graph))
     for hosting in ([[0, 1, 2], [3, 4, 5]], [[i] for i in range(6)]):

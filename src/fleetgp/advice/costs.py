@@ -44,11 +44,11 @@ from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.errors import InputError
-from fleetgp.fleet.answering import HostedAnswers, Made, Question
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.predictor import Predictor
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
-from fleetgp.prediction import Conditioner, PredictionOptions
+from fleetgp.prediction import PredictionOptions, Question
 from fleetgp.prediction.cross import FEWEST, LONGEST
 from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
@@ -457,19 +457,20 @@ class _Answers:
 
     def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
         """What is sent before a block of queries, and for it."""
-        source = self._source(scene, span)
+        snapshot = self._snapshot(scene, span)
         engine: str = stand_in(self.options.engine, self.options.n_neighbours, apart=apart)
         options = replace(self.options, engine=engine)
-        answers = HostedAnswers(source, options, Conditioner())
+        predictor = Predictor(snapshot, options)
         if agreed is not None:
-            answers.agreed[self.method.agreement_key(options)] = Made(agreed, 0, source.rows)
+            predictor.cache.hold(self.method.agreement_key(options), agreed, snapshot.rows)
         network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
-        blocks = answers.blocks(network, Question(self.method, options, scene.queries, to=self.asking.to))
+        question = Question(self.method, scene.queries, options, to=self.asking.to)
+        blocks = predictor.predict_in_blocks(network, question)
         once = network.bill()
         list(blocks)
         return once, network.bill() - once
 
-    def _source(self, scene: Scene, span: float) -> Source:
+    def _snapshot(self, scene: Scene, span: float) -> ModelSnapshot:
         """The model that the stand-ins have: trained, or with a theta that was given."""
         facts, trained, view = self.facts, self.asking.trained, self._view
         some = gathered(facts, self.kernel, 1).shards
@@ -478,7 +479,7 @@ class _Answers:
         reach = np.ptp(np.concatenate([one.inputs for one in seen]), axis=0)
         theta = theta_for(self.kernel, np.maximum(reach, TINY), span)
         known = bool(trained)
-        return Source(
+        return ModelSnapshot(
             scene.shards,
             None,
             facts.topology,
@@ -497,7 +498,7 @@ class _Answers:
 
     def _nearest(self) -> PredictionCost:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
-        facts, count = self.facts, min(self.options.n_neighbours, self.facts.rows)
+        facts, count = self.facts, min(self.options.n_nearest, self.facts.rows)
 
         def shared(queries: int) -> Scene:
             own = shared_out(queries, facts.sizes)
@@ -513,7 +514,7 @@ class _Answers:
             return spread(replace(facts, sizes=tuple(sizes)), self.kernel, queries, near, [0] * facts.agents, count)
 
         most = self._asked(all_rows)
-        if facts.rows <= self.options.n_neighbours:
+        if facts.rows <= self.options.n_nearest:
             return self._found(most, [most], [most])
         usual = self._asked(shared)
         return self._found(usual, [self._asked(of_root)], [usual, most])

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.samples import augmented, communication_data
+from fleetgp.consensus.agreements import augmented, communication_data
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import drawn
 from fleetgp.data.transforms import View
@@ -25,9 +25,9 @@ from fleetgp.engines.dense import reference
 from fleetgp.engines.expert import Expert, FleetExpert
 from fleetgp.errors import FleetGPWarning, InputError, NumericalError, shortened, unknown_name
 from fleetgp.fleet import ConditionedFleet, Fleet
-from fleetgp.fleet.answering import agree_on_model
+from fleetgp.fleet.predictor import agree_on_model
 from fleetgp.fleet.privacy import kinds_of_prediction, predictor_of, refuse_private
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Graph
 from fleetgp.io.formats import pandas_for
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -35,6 +35,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import InProcess
 from fleetgp.network.ledger import Ledger
 from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
+from fleetgp.prediction.conditioned import model_units
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
 from fleetgp.training.objective import Objective
@@ -259,10 +260,10 @@ def verify(fleet: Fleet, *, hold: float = 0.1, seed: int = 0, methods: Sequence[
 
 @dataclass(frozen=True)
 class Subject:
-    """source: the fleet with a sample of its rows.  methods: of prediction.  hold: the share of rows that is hidden."""
+    """snapshot: of a sample of the fleet's rows.  methods: of prediction.  hold: the share of rows that is hidden."""
 
     fleet: Fleet
-    source: Source
+    snapshot: ModelSnapshot
     methods: tuple[str, ...]
     hold: float
     seed: int
@@ -275,12 +276,12 @@ class Subject:
 
     def part(self, most: int) -> InMemory:
         """At most so many rows of each agent."""
-        return _drawn(self.source.shards, most, self.seed)
+        return _drawn(self.snapshot.shards, most, self.seed)
 
     @property
     def sampled(self) -> tuple[str, ...]:
         """What is said of the sample."""
-        rows, every = sum(self.source.shards.counts), sum(self.fleet.data.counts)
+        rows, every = sum(self.snapshot.shards.counts), sum(self.fleet.data.counts)
         of = "all" if rows == every else f"a random sample of {rows:,} of the"
         return (f"Answers were compared at {QUERIES} points, with {of} {every:,} rows.",)
 
@@ -288,7 +289,7 @@ class Subject:
 
     def conditioned(self, shards: Dataset | None = None) -> ConditionedFleet:
         """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
-        return ConditionedFleet(self.source if shards is None else replace(self.source, shards=shards))
+        return ConditionedFleet(self.snapshot if shards is None else replace(self.snapshot, shards=shards))
 
     def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
         """The same with the fleet's calibration, if it is one for this method."""
@@ -299,14 +300,14 @@ class Subject:
 
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""
-        rows, theta = Observations.joined(self.source.shards), self.source.theta
+        rows, theta = Observations.joined(self.snapshot.shards), self.snapshot.theta
         one = theta if theta.ndim == 1 else np.exp(np.log(theta).mean(axis=0))
-        return ConditionedFleet(replace(self.source, shards=InMemory([rows]), theta=one, graph=Graph.path(1)))
+        return ConditionedFleet(replace(self.snapshot, shards=InMemory([rows]), theta=one, graph=Graph.path(1)))
 
     @cached_property
     def points(self) -> Array:
         """(T, D) inputs of rows, and places between them."""
-        rng, seen = np.random.default_rng(self.seed), Observations.joined(self.source.shards).inputs
+        rng, seen = np.random.default_rng(self.seed), Observations.joined(self.snapshot.shards).inputs
         own = seen[rng.choice(len(seen), min(len(seen), QUERIES // 2), replace=False)]
         pairs = seen[rng.integers(0, len(seen), (2, QUERIES - len(own)))]
         return np.concatenate([own, pairs.mean(axis=0)])
@@ -314,7 +315,7 @@ class Subject:
     def hidden(self) -> list[BoolArray]:
         """Which rows each agent hides."""
         result = []
-        for agent, count in enumerate(self.source.shards.counts):
+        for agent, count in enumerate(self.snapshot.shards.counts):
             rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
             result.append(np.isin(np.arange(count), rows))
         return result
@@ -324,15 +325,16 @@ class Subject:
     @cached_property
     def model(self) -> tuple[View, Array]:
         """How the model sees the data, and its theta (P,) in its coordinates, for scaled observations."""
-        network, row = InProcess(self.source.graph), prediction_method("dec-poe")
-        view, theta = agree_on_model(network, self.source, row, PredictionOptions())
-        units = self.source.kernel.units(self.source.shards.dimension)
-        return view, np.asarray(theta / np.exp(view.scaling.shift(units)))
+        network, row = InProcess(self.snapshot.graph), prediction_method("dec-poe")
+        view, theta = agree_on_model(network, self.snapshot, row, PredictionOptions())
+        kernel, dimension = self.snapshot.kernel, self.snapshot.shards.dimension
+        units = model_units(kernel, view.coordinates, dimension)
+        return view, np.asarray(theta / units / np.exp(view.scaling.shift(kernel.units(dimension))))
 
     def experts(self, shards: Sequence[Observations], engine: str = "auto") -> list[Expert]:
         """Each agent's, of these rows."""
         view, theta = self.model
-        kernel = self.source.kernel
+        kernel = self.snapshot.kernel
         data = [view.of(own) for own in shards]
         experts = [Expert(own, kernel, agent, engine) for agent, own in enumerate(data)]
         if kernel.noise_model.robust:
@@ -424,7 +426,7 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
     if why:
         return Check.idle(name, why)
     view, theta = subject.model
-    units = subject.source.kernel.units(subject.source.shards.dimension)
+    units = subject.snapshot.kernel.units(subject.snapshot.shards.dimension)
     shift = view.scaling.shift(units) + view.coordinates.shift(units)
     experts: list[Expert]
     if fit.moments is not None:
@@ -593,7 +595,7 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
 
 def sent_check(name: str, subject: Subject, method: PredictionMethod, ledger: Ledger) -> Check:
     """Of a ledger of answers."""
-    allowed = kinds_of_prediction(method, subject.source.kernel)
+    allowed = kinds_of_prediction(method, subject.snapshot.kernel)
     extra = [kind for kind in ledger.kinds if kind not in allowed]
     meaning = f"{method.name} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
     return Check.of(name, float(len(extra)), 0.0, meaning)
@@ -606,7 +608,7 @@ def _spread(result: Prediction) -> float:
 
 def _beyond(subject: Subject, result: Prediction, noisy: Prediction) -> float:
     view, theta = subject.model
-    kernel = subject.source.kernel
+    kernel = subject.snapshot.kernel
     places = view.coordinates.places(subject.points)
     prior = view.scaling.scale**2 * kernel.variance(places, Hyperparameters.from_theta(theta))
     if not (result.variances > 0.0).all() or not (noisy.variances > result.variances).all():
@@ -668,7 +670,7 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
 
 def _standardized(subject: Subject, name: str) -> Array:
     """How many deviations each hidden row is off, by the agent's own answer."""
-    pairs = list(zip(subject.source.shards, subject.hidden(), strict=True))
+    pairs = list(zip(subject.snapshot.shards, subject.hidden(), strict=True))
     rest, asked = [own.rows(~mask) for own, mask in pairs], [own.rows(mask) for own, mask in pairs]
     counts = list(map(len, asked))
     if sum(counts) < FEWEST_HIDDEN:

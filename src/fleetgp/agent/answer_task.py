@@ -8,28 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from fleetgp import prediction
 from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Tasks, Trained, with_names
 from fleetgp.agent.description import Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
-from fleetgp.arrays import Array
 from fleetgp.data.dataset import InMemory
-from fleetgp.engines.base import retold
 from fleetgp.engines.expert import refuse_rough
 from fleetgp.errors import Cancelled, InputError, NetworkError, NumericalError
+from fleetgp.fleet.predictor import Predictor
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network import Network
-from fleetgp.prediction import (
-    Calibration,
-    Conditioned,
-    Conditioner,
-    Prediction,
-    PredictionMethod,
-    SharedState,
-    predict,
-    prediction_method,
-)
+from fleetgp.prediction import Calibration, Prediction, PredictionCache, SharedState, prediction_method
 
 #: A question whose views end this many times is refused: it may be what ends them.
 TRIES = 6
@@ -45,7 +37,7 @@ class AnswerTask:
     def __init__(self, state: AgentState) -> None:
         self._state, self._description, self._id = state, state.description, state.id
         self._requests, self._activity, self._log = state.requests, state.activity, state.log
-        self._conditioner = Conditioner()
+        self._cache = PredictionCache()
         self.shard = state.data.shard
         self.agreements = Agreements()
         fleet = len(self._description.names)
@@ -97,18 +89,18 @@ class AnswerTask:
         with tasks.next() as network:
             try:
                 self._description.refuse_private(method)
-                conditioned = self.conditioned(model)
-                totals = self._synced(network, tasks.agreed, agenda, model) if method.rule == "full-gp" else None
-                units = conditioned.units * self._told_units(model)
-                with retold(units=units, names=self._description.parameters):
-                    if totals is None:
-                        shared = self._agreed(network, tasks.agreed, agenda, model, method)
-                    else:  # with which the asker answers alone
-                        shared = SharedState(moments=totals.moments)
-                        queries = queries if network.hosted == (position,) else queries[:0]
-                    places = model.coordinates.places(queries)
-                    how: dict[str, Any] = {"to": position, "calibration": calibration_for(model, tasks)}
-                    found = predict(conditioned, network, method, places, options, shared=shared, **how)
+                predictor, totals = self.predictor(agenda, model), None
+                if method.rule == "full-gp":  # the asker answers alone, with the totals
+                    totals = self._synced(network, tasks.agreed, agenda, model, predictor)
+                    key, rows = method.agreement_key(options), predictor.snapshot.rows
+                    self._cache.hold(key, SharedState(moments=totals.moments), rows)
+                    queries = queries if network.hosted == (position,) else queries[:0]
+                calibration = calibration_for(model, tasks)
+                asked = prediction.Question(method, queries, options, to=position, calibration=calibration)
+                if totals is None:
+                    found = self._predict(network, tasks.agreed, agenda, model, predictor, asked)
+                else:
+                    found = predictor.predict(network, asked)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -120,18 +112,26 @@ class AnswerTask:
         left_out = () if totals is None else totals.contents.left_out(parts_of_members(agenda))
         return Found(found, totals, left_out)
 
-    def _agreed(
-        self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, method: PredictionMethod
-    ) -> SharedState:
-        """What the method needs from the others, whatever is asked: it is sent once."""
-        options = self._description.prediction_options()
-        number = number_of(agenda, model, method, options)
+    def _predict(
+        self,
+        network: Network,
+        here: dict[str, int],
+        agenda: Agenda,
+        model: Trained,
+        predictor: Predictor,
+        question: prediction.Question,
+    ) -> Prediction:
+        """What the method needs from the others, whatever is asked, is sent once."""
+        method, key, rows = question.method, question.method.agreement_key(question.options), predictor.snapshot.rows
+        number = number_of(agenda, model, method, question.options)
         agreed = self.agreements.find(method.rule, number, agenda, here)
-        if agreed is None:
-            agreed = method.agree(network, self.conditioned(model), options)
-            if network.round:  # else nothing was sent for it
-                self.agreements.keep(method.rule, number, agreed, here)
-        return agreed
+        if agreed is not None:
+            self._cache.hold(key, agreed, rows)
+        answer = predictor.predict(network, question)
+        entry = self._cache.shared.get(key)
+        if agreed is None and entry is not None and entry.rounds:  # else nothing was sent for it
+            self.agreements.keep(method.rule, number, entry.value, here)
+        return answer
 
     def sync_totals(self, tasks: Tasks, agenda: Agenda) -> None:
         """In a fleet that predicts by dec-full-gp the members tell each other what they have to add, asked or not.
@@ -143,29 +143,34 @@ class AnswerTask:
             return
         with tasks.next() as network:
             try:
-                self._synced(network, tasks.agreed, agenda, model)
+                self._synced(network, tasks.agreed, agenda, model, self.predictor(agenda, model))
             except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
                 self._log.warn("no totals", error=with_names(str(error), tasks.names))
 
-    def _synced(self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained) -> Totals:
+    def _synced(
+        self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, predictor: Predictor
+    ) -> Totals:
         refuse_rough(self._kernel(model), self._description.prediction.engine)
-        conditioned = self.conditioned(model)
-        theta = conditioned.thetas[0]
-        units = conditioned.units * self._told_units(model)
-        with retold(units=units, names=self._description.parameters):
-            return self._sync.run(network, agenda, model, self.shard, theta, here)
+        conditioned = predictor.conditioned(network, prediction_method(WHOLE))
+        with conditioned.in_user_units():
+            return self._sync.run(network, agenda, model, self.shard, conditioned.thetas[0], here)
 
-    def _told_units(self, model: Trained) -> Array:
-        """Of the hyperparameters in the coordinates of the model, as they are told, (P,)."""
-        return np.exp(model.coordinates.shift(self._kernel(model).units(self._description.dimension)))
-
-    def conditioned(self, model: Trained) -> Conditioned:
-        """This agent's posterior: that of the last question, unless model or data (at the last look) have changed."""
-        theta, part = np.array([model.theta]), self._description.prediction
-        chosen, coordinates = (part.engine, part.n_neighbours), model.coordinates
-        theta = theta / self._told_units(model)
-        shards = InMemory([self.shard]).moved(coordinates)
-        return self._conditioner.condition(shards, self._kernel(model), theta, model.scaling, *chosen)
+    def predictor(self, agenda: Agenda, model: Trained) -> Predictor:
+        """Of this agent's data at the last look. Its posterior stays, unless model or data have changed."""
+        description = self._description
+        self._cache.clear()  # what all members hold is in the agreements
+        snapshot = ModelSnapshot(
+            shards=InMemory([self.shard]),
+            inputs=description.inputs,
+            graph=description.graph,
+            kernel=self._kernel(model),
+            theta=np.array(model.theta),
+            scaling=model.scaling,
+            seed=description.seed,
+            rows=tuple(item.rows for item in agenda.items),
+            coordinates=model.coordinates,
+        )
+        return Predictor(snapshot, description.prediction_options(), self._cache)
 
     def _kernel(self, model: Trained) -> Kernel:
         return self._description.kernel_of(model.kernel)
@@ -238,7 +243,7 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
         "std_observed": found.std_observed.tolist(),
         "factor": found.factors[0].tolist(),
         "participants": participants,
-        "uninformed": found.uninformed.tolist(),
+        "prior_only": found.prior_only.tolist(),
         "said": said,
         **whole,
         "members": names,

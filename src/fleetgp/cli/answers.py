@@ -28,7 +28,7 @@ from fleetgp.storage.loading import load_model
 from fleetgp.storage.model import Model
 
 #: The columns of an answer, behind those of the points.
-ADDED = ("mean", "std", "std_observed", "n_agents", "uninformed")
+ADDED = ("mean", "std", "std_observed", "n_agents", "prior_only")
 #: And the ends of intervals.
 ENDS = ("low", "high")
 
@@ -107,7 +107,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
         "jitter": answers.jitter,
         "bytes": answers.bytes,
         "sent": answers.sent,
-        "uninformed": int(answers.uninformed.sum()),
+        "prior_only": int(answers.prior_only.sum()),
         "drawn": answers.drawn,
         "held": answers.held,
     }
@@ -185,13 +185,13 @@ def write_answer(
     std: Array,
     std_observed: Array,
     agents: IntArray,
-    uninformed: BoolArray,
+    prior_only: BoolArray,
     level: float | None = None,
     more: Mapping[str, Array] | None = None,
 ) -> None:
     """The table of an answer: the columns of the points, `ADDED`, intervals of this level, more columns behind it."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    answer: dict[str, Any] = dict(zip(ADDED, (mean, std, std_observed, agents, uninformed), strict=True))
+    answer: dict[str, Any] = dict(zip(ADDED, (mean, std, std_observed, agents, prior_only), strict=True))
     if level is not None:
         half = half_width(level) * std_observed
         answer |= zip(ENDS, (mean - half, mean + half), strict=True)

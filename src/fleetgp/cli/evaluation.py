@@ -189,13 +189,13 @@ def _cross_validate(
     capped = [n for n, fold in enumerate(result.folds) if {fold.training, fold.prediction} - {"converged", "given"}]
     if capped:
         warn(f"not converged in {len(capped)} of {len(result.folds)} folds (first: fold {capped[0]})")
-    if result.uninformed:
+    if result.prior_only:
         warn(
-            f"{result.uninformed:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
+            f"{result.prior_only:,} of {result.scores.rows:,} hidden rows are no better predicted than by the prior: "
             "they are far from all others"
         )
     facts = {"split": split, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
-    facts |= {"uninformed": result.uninformed, "theta": [fold.theta for fold in result.folds]}
+    facts |= {"prior_only": result.prior_only, "theta": [fold.theta for fold in result.folds]}
     return facts, _validation_title(result, hiding.train), result
 
 
@@ -250,7 +250,7 @@ def calibrate(
     max_rows: Annotated[
         int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
     ],
-    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours"))],
+    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
     as_json: options.Json = False,
 ) -> None:
     """Find the factor on the standard deviations with which intervals have the coverage that they promise.

@@ -28,7 +28,7 @@ from fleetgp.fleet.backends import refuse_rows
 from fleetgp.fleet.files import MEMORY, Splitting, read_files
 from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
-from fleetgp.io.fields import told_of_empty
+from fleetgp.io.fields import describe_empty_cells
 from fleetgp.io.formats import Reading
 from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.kernels.expression import as_kernels
@@ -99,7 +99,7 @@ class Streaming:
             raise NothingToLearnError(f"the column {how['target']!r}")
         if how["agent"] is not None:
             check_column("", how["agent"], len(data), data.points)
-        notes = (*data.notes, *told_of_empty(data.empty))
+        notes = (*data.notes, *describe_empty_cells(data.empty))
         return AgentData(list(data.names), data, data.dropped, notes, data.units)
 
 

@@ -15,17 +15,17 @@ from rich.table import Table
 from fleetgp.cli import options
 from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.data.dataset import corners
-from fleetgp.data.times import time_unit_of, times_of_numbers, told_value
+from fleetgp.data.times import format_value, time_unit_of, times_of_numbers
 from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.prediction import Calibration
 from fleetgp.storage.loading import load_model
-from fleetgp.storage.model import Model, contents, told_coordinates, without_bend
+from fleetgp.storage.model import Model, contents, describe_coordinates, without_bend
 from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
-from fleetgp.training.fit import about_approximation, about_sample
+from fleetgp.training.reporting import about_approximation, about_sample
 from fleetgp.units import readable_bytes
 
 #: A result for programs, and for people.
@@ -56,7 +56,7 @@ def _info_lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
     target = f"{model.target} ({unit})" if unit else model.target
     by, at = facts["written_by"] or "an older FleetGP", facts["written_at"]
     when = f", {at.replace('T', ' ').replace('+00:00', ' UTC')}" if at else ""
-    seen = told_coordinates(facts)
+    seen = describe_coordinates(facts)
     return [
         f"[bold]{escape(target)} at ({escape(', '.join(model.inputs))})[/bold], in {bold(facts['model'])}",
         f"Written by {escape(by)}{escape(when)}; format {facts['format']}, {readable_bytes(facts['bytes'])} on disk.",
@@ -82,7 +82,7 @@ def _data_lines(facts: Mapping[str, Any]) -> list[str]:
         held = f" The folder holds the rows of {whose}: whoever has it can read them."
     units = facts["units"]
     box = ", ".join(
-        f"{name} {told_value(one['low'], units.get(name))} to {told_value(one['high'], units.get(name))}"
+        f"{name} {format_value(one['low'], units.get(name))} to {format_value(one['high'], units.get(name))}"
         + (f" {one['unit']}" if one["unit"] and time_unit_of(units.get(name)) is None else "")
         for name, one in facts["inputs"].items()
     )

@@ -20,7 +20,7 @@ from fleetgp.training.constraints import ParameterConstraints, known_names, mean
 
 Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
-JOINT = ("eta", "engine", "n_neighbours")
+JOINT = ("eta", "engine", "n_neighbours", "n_nearest")
 
 Json = Annotated[bool, option("Print the result as one JSON document.", "--json")]
 Quiet = Annotated[bool, option("No progress bars.", "--quiet")]

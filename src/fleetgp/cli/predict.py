@@ -57,7 +57,7 @@ def predict(
     """Predict at the points of a file, by any of the methods.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation, the one to compare measurements with), n_agents (how many took part), and uninformed (True where the
+    an observation, the one to compare measurements with), n_agents (how many took part), and prior_only (True where the
     answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
     should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
 
@@ -76,10 +76,10 @@ def predict(
     gradients = _gradients(known, queries, asking) if gradient else {}
     refuse_clash(points, others, gradients)
     answers = predictions(known, queries, asking, out, output.quiet)
-    columns = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.uninformed)
+    columns = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.prior_only)
     write_answer(out, others, *columns, level, gradients)
     answers.kept.clear()
-    warn_of_outside(known, queries, answers.uninformed)
+    warn_of_outside(known, queries, answers.prior_only)
     report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", output.as_json)
 
 
@@ -165,7 +165,7 @@ def map_(
     left = f"cells are farther than {within:g} length-scales from all observations: left out, --within inf has them too"
     warn_of_outside(known, cells.cells, far, left)
     unknown = "cells are no better known than the prior: hatched in the picture"
-    warn_of_outside(known, cells.cells, on_all_cells(status, chosen, answers.uninformed) == PRIOR, unknown)
+    warn_of_outside(known, cells.cells, on_all_cells(status, chosen, answers.prior_only) == PRIOR, unknown)
     masked = int((status == MASKED).sum())
     facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
     beside = "" if out == picture else f", its picture in {bold(picture)}"

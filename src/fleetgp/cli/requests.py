@@ -61,7 +61,7 @@ def ask(
     """Ask one agent: the fleet computes the answer together.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), n_agents (how many took part), and uninformed (True where the answer is no better
+    an observation of this agent), n_agents (how many took part), and prior_only (True where the answer is no better
     than the prior); with --level 0.95 also low and high, between which 95% of observations should lie. If agents of the
     fleet were absent, a column "missing_agents" names them.
 
@@ -85,7 +85,7 @@ def ask(
     )
     if any(block["missing"] for block in blocks):
         others[MISSING_AGENTS] = np.array([", ".join(block["missing"]) for block in blocks for _ in block["mean"]])
-    unknown = np.concatenate([np.asarray(block["uninformed"], dtype=bool) for block in blocks])
+    unknown = np.concatenate([np.asarray(block["prior_only"], dtype=bool) for block in blocks])
     write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
     facts = _answer_facts(blocks, description, agent, out)
     _warn_of_answer(blocks, facts)
@@ -147,7 +147,7 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
     ends = {block["trained"]["status"] for block in blocks} - {"converged"}
     if ends:
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
-    unknown, points = sum(sum(block["uninformed"]) for block in blocks), facts["points"]
+    unknown, points = sum(sum(block["prior_only"]) for block in blocks), facts["points"]
     if unknown:
         warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
     if facts["missing"]:

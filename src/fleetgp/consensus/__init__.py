@@ -1,6 +1,5 @@
 """Consensus algorithms: agreement, extremes, averages and linear systems over a network."""
 
-from fleetgp.consensus.average import average, average_items
 from fleetgp.consensus.batch import (
     BatchOutcome,
     BatchRule,
@@ -10,7 +9,6 @@ from fleetgp.consensus.batch import (
     iterate_batch,
     iterate_flooded,
 )
-from fleetgp.consensus.dale import dale
 from fleetgp.consensus.iterate import (
     Interlude,
     NeighbourRule,
@@ -21,8 +19,7 @@ from fleetgp.consensus.iterate import (
     drive,
     iterate,
 )
-from fleetgp.consensus.jor import jor
-from fleetgp.consensus.power import optimal_relaxation, power_method
+from fleetgp.consensus.linear import average, average_items, dale, jor, optimal_relaxation, power_method
 from fleetgp.consensus.reductions import maximum, minimum, total
 from fleetgp.consensus.stopping import LATE, UNWATCHED, Maximin, Settled, Status, Unwatched, Verdict, Watch
 

@@ -135,11 +135,11 @@ def warn_of_blanks(labels: Iterable[object]) -> None:
 
 
 def _spellings(labels: Iterable[object]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for label in labels:
         if isinstance(label, str):
-            found.setdefault(label.strip(), set()).add(label)
-    return found
+            result.setdefault(label.strip(), set()).add(label)
+    return result
 
 
 def is_present(label: object) -> bool:
@@ -199,10 +199,10 @@ def _cells(inputs: Array, agents: int) -> list[IntArray]:
         return _stripes(inputs[:, 0], np.arange(len(inputs)), [1] * agents)
     columns = max(1, round(agents**0.5))
     counts = [len(part) for part in np.array_split(np.arange(agents), columns)]
-    found: list[IntArray] = []
+    result: list[IntArray] = []
     for rows, count in zip(_stripes(inputs[:, 0], np.arange(len(inputs)), counts), counts, strict=True):
-        found += _stripes(inputs[:, 1], rows, [1] * count)
-    return found
+        result += _stripes(inputs[:, 1], rows, [1] * count)
+    return result
 
 
 def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
@@ -239,9 +239,9 @@ def row_pieces(inputs: Array, observations: Array, seed: int, folds: int = 2 * F
     >>> sorted(row_pieces(np.arange(8.0).reshape(4, 2), np.zeros(4), seed=0).tolist())
     [0, 1, 2, 3]
     """
-    numbers, found = np.arange(len(observations)), np.empty(len(observations), dtype=np.int64)
-    found[order_by_place(inputs, observations, seed)] = numbers[np.argsort(numbers % folds, kind="stable")]
-    return found
+    numbers, result = np.arange(len(observations)), np.empty(len(observations), dtype=np.int64)
+    result[order_by_place(inputs, observations, seed)] = numbers[np.argsort(numbers % folds, kind="stable")]
+    return result
 
 
 def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) -> IntArray:
@@ -266,12 +266,12 @@ def hidden(pieces: IntArray, fold: int, folds: int = FOLDS) -> BoolArray:
     >>> [int(hidden(pieces, 0).sum()) for pieces in (np.arange(20), np.zeros(20, dtype=int), np.arange(19))]
     [4, 19, 0]
     """
-    found = pieces % folds == fold
+    result = pieces % folds == fold
     if len(pieces) < FEWEST:
-        found[:] = False
-    elif found.all():
-        found[0] = False
-    return np.asarray(found)
+        result[:] = False
+    elif result.all():
+        result[0] = False
+    return np.asarray(result)
 
 
 def second_half(pieces: IntArray) -> BoolArray:

@@ -33,10 +33,10 @@ def times(count: int) -> str:
 
 def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
     """Where a value is one of some, up to the rounding of single precision."""
-    found = np.zeros(values.shape, dtype=bool)
+    result = np.zeros(values.shape, dtype=bool)
     for fill in fills:
-        found |= np.abs(values - fill) <= 1e-6 * abs(fill)
-    return found
+        result |= np.abs(values - fill) <= 1e-6 * abs(fill)
+    return result
 
 
 def far(value: float, low: float, high: float) -> bool:
@@ -80,9 +80,9 @@ def refuse_suspicious(
     whole.refuse(names, where, fills=fills, of_agent=of_agent, new=new)
 
 
-def fill_error(where: str, name: str, found: float, count: int, *, of_agent: bool = False) -> str:
+def fill_error(where: str, name: str, fill: float, count: int, *, of_agent: bool = False) -> str:
     """What to say of a value that looks like a fill value, and occurs so often."""
-    value = f"{found:.10g}"
+    value = f"{fill:.10g}"
     remedy = (
         f"Say so (fill = [{float(value)!r}] in the agent's table of fleet.toml), and its rows are gaps; "
         "or say there that all values are real (fill = [])"
@@ -113,7 +113,7 @@ def are_dates(values: Array) -> bool:
     return bool((days <= lengths.astype(int)).all())
 
 
-def told_of_input(name: str, *, constant: bool, dates: bool) -> list[str]:
+def describe_input(name: str, *, constant: bool, dates: bool) -> list[str]:
     """What is strange about an input. constant: it has one value.  dates: all values are days, YYYYMMDD."""
     if constant:
         return [f"input {name!r} has one value only: its length-scale cannot be learned. Leave it out"]
@@ -125,21 +125,21 @@ def told_of_input(name: str, *, constant: bool, dates: bool) -> list[str]:
     return []
 
 
-def told_suspicions(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
+def suspicions_of(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
     """The same as sentences, for data that did not come from a file; and rows that come twice."""
     numbers = np.column_stack([inputs, observations])
     copies = duplicated_rows(numbers)
-    return [*Tally.of(numbers).suspicions(names), *([told_of_copies(str(copies), len(numbers))] if copies else [])]
+    return [*Tally.of(numbers).describe(names), *([describe_copies(str(copies), len(numbers))] if copies else [])]
 
 
-def told_of_fill(name: str, value: float, count: int) -> str:
+def describe_fill(name: str, value: float, count: int) -> str:
     return (
         f"{name} has the value {value:.10g} {times(count)}, far from all others: if it is a fill value, "
         "remove these rows"
     )
 
 
-def told_of_copies(copies: str, rows: int) -> str:
+def describe_copies(copies: str, rows: int) -> str:
     return (
         f"{copies} of {rows} rows are exact copies of others: sigma_eps will come out too small. "
         "Remove them, unless they were really measured again"
@@ -147,7 +147,7 @@ def told_of_copies(copies: str, rows: int) -> str:
 
 
 #: How many different rows are looked at for copies: their share is then known to some percent.
-WATCHED = 4096
+MOST_HASHES = 4096
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,10 @@ class Copies:
 
     @classmethod
     def _least(cls, hashes: Keys, times: Array) -> Copies:
-        found, which = np.unique(hashes, return_inverse=True)
-        return cls(found[:WATCHED], np.bincount(which, weights=times, minlength=len(found))[:WATCHED].astype(float))
+        result, which = np.unique(hashes, return_inverse=True)
+        return cls(
+            result[:MOST_HASHES], np.bincount(which, weights=times, minlength=len(result))[:MOST_HASHES].astype(float)
+        )
 
     def plus(self, other: Copies) -> Copies:
         """Of both parts."""
@@ -216,10 +218,10 @@ def row_keys(rows: Array, first: int, seed: int) -> Keys:
 
 def scrambled(values: Keys) -> Keys:
     """A permutation of all 64-bit numbers that looks random (SplitMix64, Steele et al., 2014)."""
-    found = values + np.uint64(0x9E3779B97F4A7C15)
-    found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(found ^ (found >> np.uint64(31)))
+    result = values + np.uint64(0x9E3779B97F4A7C15)
+    result = (result ^ (result >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(result ^ (result >> np.uint64(31)))
 
 
 _SORTED = np.sort(FILLS)
@@ -281,34 +283,34 @@ class Tally:
         """One clear error, as of `refuse_suspicious`. new: the part that it is about; None for all."""
         new = new or self
         for column, name in enumerate(names):
-            found = self.fill_value(column, new, repeated=column == len(names) - 1) if fills else None
-            if found is not None:
-                raise InputError(fill_error(where, name, *found, of_agent=of_agent))
+            result = self.fill_value(column, new, repeated=column == len(names) - 1) if fills else None
+            if result is not None:
+                raise InputError(fill_error(where, name, *result, of_agent=of_agent))
             if name.strip().lower() in LONGITUDE_NAMES and new.sides[column].all():
                 raise InputError(f"{where}: {mixed_error(name, *new.sides[column].tolist())}")
 
-    def told(self, names: Sequence[str]) -> list[str]:
+    def describe_inputs(self, names: Sequence[str]) -> list[str]:
         """What is strange about the inputs, as sentences; names: theirs."""
-        return [told for column, name in enumerate(names) for told in self._told_of_input(column, name)]
+        return [told for column, name in enumerate(names) for told in self._describe_input(column, name)]
 
-    def suspicions(self, names: Sequence[str]) -> list[str]:
+    def describe(self, names: Sequence[str]) -> list[str]:
         """What is strange about the inputs and the target, as sentences; names: of the inputs."""
         told = []
         for column, name in enumerate((*names, "y")):
             target = column == len(names)
-            found = self.fill_value(column, repeated=target)
-            if found is not None:
-                told.append(told_of_fill(name, *found))
+            result = self.fill_value(column, repeated=target)
+            if result is not None:
+                told.append(describe_fill(name, *result))
             if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
                 told.append(mixed_error(name, *self.sides[column].tolist()))
-            told += [] if target else self._told_of_input(column, name)
+            told += [] if target else self._describe_input(column, name)
         return told
 
-    def _told_of_input(self, column: int, name: str) -> list[str]:
+    def _describe_input(self, column: int, name: str) -> list[str]:
         (low, high), fills = self._range(column), self.fills[column]
         constant = low == high and not fills.any() and self.ends[0, column, 1] > 1
         constant |= low > high and np.count_nonzero(fills) == 1 and fills.sum() > 1
-        return told_of_input(name, constant=bool(constant), dates=bool(self.dated[column]))
+        return describe_input(name, constant=bool(constant), dates=bool(self.dated[column]))
 
     def _range(self, column: int) -> tuple[float, float]:
         return float(self.ends[0, column, 0]), -float(self.ends[1, column, 0])
@@ -346,14 +348,14 @@ class Tally:
 
 def _nearest_fill(values: Array) -> IntArray:
     """Which of the common fill values a value is, up to the rounding of single precision; -1 for none."""
-    found = np.full(len(values), -1, dtype=np.int64)
+    result = np.full(len(values), -1, dtype=np.int64)
     large = np.flatnonzero(np.abs(values) > 0.9 * np.abs(_SORTED).min())
     some = values[large]
     above = np.searchsorted(_SORTED, some)
     for number in (np.maximum(above - 1, 0), np.minimum(above, len(_SORTED) - 1)):
         close = np.abs(some - _SORTED[number]) <= 1e-6 * np.abs(_SORTED[number])
-        found[large[close]] = number[close]
-    return found
+        result[large[close]] = number[close]
+    return result
 
 
 def _end(values: Array) -> list[float]:
@@ -369,31 +371,31 @@ def _some_distinct(values: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What the sentences of `told_suspicions` are about, of rows that need not be looked at again."""
+class Inspection:
+    """What the sentences of `suspicions_of` are about, of rows that need not be looked at again."""
 
     tally: Tally
     copies: Copies
     rows: int
 
     @classmethod
-    def of(cls, inputs: Array, observations: Array) -> Watched:
+    def of(cls, inputs: Array, observations: Array) -> Inspection:
         numbers = np.column_stack([inputs, observations])
         return cls(Tally.of(numbers), Copies.of(numbers), len(numbers))
 
-    def plus(self, other: Watched) -> Watched:
+    def plus(self, other: Inspection) -> Inspection:
         """Of both parts."""
-        return Watched(self.tally.plus(other.tally), self.copies.plus(other.copies), self.rows + other.rows)
+        return Inspection(self.tally.plus(other.tally), self.copies.plus(other.copies), self.rows + other.rows)
 
-    def told(self, names: Sequence[str]) -> list[str]:
-        """The sentences of `told_suspicions`; how many copies there are is an estimate where rows are many.
+    def describe(self, names: Sequence[str]) -> list[str]:
+        """The sentences of `suspicions_of`; how many copies there are is an estimate where rows are many.
 
         >>> X, y = np.arange(12.0).reshape(6, 2), np.array([1.0, 2.0, 3.0, 2.5, 1.5, -9999.0])
-        >>> first, last = Watched.of(X[:3], y[:3]), Watched.of(X[3:], y[3:])
-        >>> first.told(["a", "b"]), len(first.plus(last).told(["a", "b"]))
+        >>> first, last = Inspection.of(X[:3], y[:3]), Inspection.of(X[3:], y[3:])
+        >>> first.describe(["a", "b"]), len(first.plus(last).describe(["a", "b"]))
         ([], 1)
         """
         copies = self.copies.estimate(self.rows)
-        about = "about " if len(self.copies.hashes) == WATCHED else ""
-        repeated = [told_of_copies(f"{about}{copies}", self.rows)] if copies else []
-        return [*self.tally.suspicions(names), *repeated]
+        about = "about " if len(self.copies.hashes) == MOST_HASHES else ""
+        repeated = [describe_copies(f"{about}{copies}", self.rows)] if copies else []
+        return [*self.tally.describe(names), *repeated]

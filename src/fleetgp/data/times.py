@@ -93,10 +93,11 @@ def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
     return np.where(known, _EPOCH + counted.astype("timedelta64[us]"), np.datetime64("NaT", "us"))
 
 
-def told_value(value: float, units: str | None) -> str:
+def format_value(value: float, units: str | None) -> str:
     """A value of an input for people: of a time the date, to the minute. units: of the input.
 
-    >>> told_value(19512.5, "days since 1970-01-01"), told_value(2.0, "days since 1970-01-01"), told_value(0.25, "km")
+    >>> days = "days since 1970-01-01"
+    >>> format_value(19512.5, days), format_value(2.0, days), format_value(0.25, "km")
     ('2023-06-04 12:00', '1970-01-03', '0.25')
     """
     unit = time_unit_of(units)

@@ -46,13 +46,13 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
     if known not in ("kilometres", "sphere"):
         return CoordinateRule(known)
     names = [each.strip().lower() for each in inputs or ()]
-    found = [[d for d, each in enumerate(names) if each in some] for some in (LONGITUDE_NAMES, LATITUDE_NAMES)]
-    if [len(each) for each in found] != [1, 1]:
+    result = [[d for d, each in enumerate(names) if each in some] for some in (LONGITUDE_NAMES, LATITUDE_NAMES)]
+    if [len(each) for each in result] != [1, 1]:
         raise InputError(
             f'coordinates="{known}": expected one input called lon or longitude and one called lat or latitude, got '
             f"{', '.join(inputs) if inputs else 'inputs without names'}: name them so (inputs=[...])"
         )
-    return CoordinateRule(known, found[0][0], found[1][0])
+    return CoordinateRule(known, result[0][0], result[1][0])
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Coordinates:
         [7.0, -6371.0, 0.0, 0.0]
         """
         place = chords(inputs[..., self.longitude], inputs[..., self.latitude])
-        found = np.concatenate([inputs, place[..., 2:]], axis=-1)
-        found[..., self.longitude], found[..., self.latitude] = place[..., 0], place[..., 1]
-        return found
+        result = np.concatenate([inputs, place[..., 2:]], axis=-1)
+        result[..., self.longitude], result[..., self.latitude] = place[..., 0], place[..., 1]
+        return result
 
     def jacobian(self, inputs: Array) -> Array:
         """d places / d inputs at inputs (T, D), (T, D', D) with D' = D, on the sphere D + 1.
@@ -112,11 +112,11 @@ class Coordinates:
         east, north = (np.radians(inputs[:, axis]) for axis in (self.longitude, self.latitude))
         by_east = [-np.cos(north) * np.sin(east), np.cos(north) * np.cos(east), np.zeros(size)]
         by_north = [-np.sin(north) * np.cos(east), -np.sin(north) * np.sin(east), np.cos(north)]
-        found = np.tile(np.eye(dimension + 1, dimension), (size, 1, 1))
+        result = np.tile(np.eye(dimension + 1, dimension), (size, 1, 1))
         for place, one, other in zip((self.longitude, self.latitude, dimension), by_east, by_north, strict=True):
-            found[:, place] = 0.0
-            found[:, place, self.longitude], found[:, place, self.latitude] = DEGREE * one, DEGREE * other
-        return found
+            result[:, place] = 0.0
+            result[:, place, self.longitude], result[:, place, self.latitude] = DEGREE * one, DEGREE * other
+        return result
 
     def given(self, places: Array) -> Array:
         """The converse, but for the sphere."""
@@ -264,12 +264,12 @@ class View:
     def facts(self) -> list[Any]:
         """All numbers, for JSON: what is as given takes no place."""
         scaling, coordinates = self.scaling, self.coordinates
-        found: list[Any] = [scaling.offset, scaling.scale]
+        result: list[Any] = [scaling.offset, scaling.scale]
         if scaling.slope or coordinates.origin:
-            found += [scaling.slope, scaling.centre, coordinates.origin, coordinates.unit, coordinates.longitude]
+            result += [scaling.slope, scaling.centre, coordinates.origin, coordinates.unit, coordinates.longitude]
         if coordinates.latitude >= 0:
-            found += [coordinates.latitude]
-        return found
+            result += [coordinates.latitude]
+        return result
 
 
 VIEW_AS_GIVEN = View()

@@ -7,9 +7,10 @@ from importlib.util import find_spec
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 from fleetgp.data.dataset import Dataset
+from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, check_name
-from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.predictor import FleetPredictor, Predictor, calibrate_hosted, renew
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.kernels.expression import Kernels
@@ -17,11 +18,12 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.network import InProcess
 from fleetgp.prediction import (
     Calibration,
-    Conditioner,
     Holding,
     Prediction,
+    PredictionCache,
     PredictionMethod,
     PredictionOptions,
+    Question,
 )
 from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
@@ -56,20 +58,13 @@ class Backend(Protocol):
     ) -> tuple[Fit, ...]:
         """Several outputs, with one result for each."""
 
-    def answers(
-        self,
-        source: Source,
-        options: PredictionOptions,
-        conditioner: Conditioner | None,
-        before: Answers | None = None,
-    ) -> Answers:
-        """conditioner: the one of the fleet, for data that grow; None for one of these answers' own.
-
-        before: answers of the same model with fewer rows, which will not be asked again.
-        """
+    def predictor(
+        self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
+    ) -> FleetPredictor:
+        """cache: of the fleet, whose rows may grow; None for one of its own."""
 
     def calibrate(
-        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+        self, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions, holding: Holding
     ) -> Calibration: ...
 
     def check_here(self, what: str) -> None:
@@ -79,7 +74,7 @@ class Backend(Protocol):
         """Give back what was taken for the fleet. Safe to call twice."""
 
 
-class AllHere:
+class LocalBackend:
     """All agents in this process."""
 
     def train(
@@ -104,20 +99,17 @@ class AllHere:
     ) -> tuple[Fit, ...]:
         return train_together(method, outputs, InProcess(graph), kernel, options, report)
 
-    def answers(
-        self,
-        source: Source,
-        options: PredictionOptions,
-        conditioner: Conditioner | None,
-        before: Answers | None = None,
-    ) -> Answers:
-        agreed = before.hosted.agreed if isinstance(before, AnswersHere) else None
-        return AnswersHere(HostedAnswers(source, options, conditioner or Conditioner(), agreed))
+    def predictor(
+        self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
+    ) -> FleetPredictor:
+        if cache is not None:
+            renew(cache, snapshot, options)
+        return LocalPredictor(Predictor(snapshot, options, cache))
 
     def calibrate(
-        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+        self, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions, holding: Holding
     ) -> Calibration:
-        return calibrate_hosted(source, InProcess(source.graph), method, options, holding)
+        return calibrate_hosted(snapshot, InProcess(snapshot.graph), method, options, holding)
 
     def check_here(self, what: str) -> None:
         pass
@@ -126,23 +118,27 @@ class AllHere:
         pass
 
 
-class AnswersHere:
+class LocalPredictor:
     """Of all agents, each time over a network of its own: its ledger counts what was sent for this answer."""
 
-    def __init__(self, hosted: HostedAnswers) -> None:
-        self.hosted = hosted
+    def __init__(self, hosted: Predictor) -> None:
+        self._hosted = hosted
 
-    def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        return self.hosted.blocks(InProcess(self.hosted.source.graph), question)
+    @property
+    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
+        return self._hosted.last_moments
+
+    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        return self._hosted.predict_in_blocks(InProcess(self._hosted.snapshot.graph), question)
 
     def joint(self, question: Question) -> Joint:
-        return self.hosted.joint(InProcess(self.hosted.source.graph), question)
+        return self._hosted.joint(InProcess(self._hosted.snapshot.graph), question)
 
     def gradient(self, question: Question) -> Gradient:
-        return self.hosted.gradient(InProcess(self.hosted.source.graph), question)
+        return self._hosted.gradient(InProcess(self._hosted.snapshot.graph), question)
 
 
-IN_PROCESS = AllHere()
+IN_PROCESS = LocalBackend()
 
 
 def chosen_backend(

@@ -22,9 +22,9 @@ import ray
 from fleetgp.arrays import Array
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.errors import InputError
-from fleetgp.fleet.answering import Answers, HostedAnswers, Question, calibrate_hosted
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.predictor import FleetPredictor, Predictor, calibrate_hosted, renew
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Topology
 from fleetgp.graph.topology import groups_of
 from fleetgp.io.file_dataset import FileDataset, FileSums, RowsElsewhere
@@ -37,7 +37,15 @@ from fleetgp.network import Ledger, Network
 from fleetgp.network.ray.crew import Crew, Task
 from fleetgp.network.ray.host import Memory
 from fleetgp.network.ray.session import Session
-from fleetgp.prediction import Calibration, Conditioner, Holding, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction import (
+    Calibration,
+    Holding,
+    Prediction,
+    PredictionCache,
+    PredictionMethod,
+    PredictionOptions,
+    Question,
+)
 from fleetgp.prediction.results import Gradient, Joint, kept_once, worst
 from fleetgp.progress import Listener, Pace, Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
@@ -108,6 +116,7 @@ def merged_prediction(
         parts[asked],
         **whole,
         **largest,
+        asked=to or 0,
         status=worst(part.status for part in parts),
         jitter=max(part.jitter for part in parts),
         engine=tuple(joined_rows([part.engine for part in parts], hosting).tolist()),
@@ -209,13 +218,13 @@ def calibrate_group(
     memory: Memory,
     tell: Callable[[Any], None],
     data: Held,
-    source: Source,
+    snapshot: ModelSnapshot,
     method: PredictionMethod,
     options: PredictionOptions,
     holding: Holding,
 ) -> Calibration:
     """The group's part of a calibration. The result is the same everywhere, but for the ledger."""
-    return calibrate_hosted(replace(source, shards=_taken(data)), network, method, options, holding)
+    return calibrate_hosted(replace(snapshot, shards=_taken(data)), network, method, options, holding)
 
 
 def answer_in_group(
@@ -224,25 +233,25 @@ def answer_in_group(
     tell: Callable[[Any], None],
     name: int,
     data: Held,
-    source: Sequence[Any],
+    model: Sequence[Any],
     grows: bool,
     question: Question,
 ) -> None:
     """The group's part of the answers. It tells the blocks.
 
-    name: under which the posteriors and agreements stay here.  grows: whether new rows enter the posteriors that there
-    are of an earlier name.
+    name: under which the posteriors and agreements stay here.  model: a reference to the snapshot, without the data,
+    and the options.  grows: whether new rows enter the posteriors that there are of an earlier name.
     """
-    references = [source, data] if isinstance(data, FileSums) else [source, *data]
-    held, answers = memory.own.get(name, (None, None))
+    references = [model, data] if isinstance(data, FileSums) else [model, *data]
+    held, predictor = memory.own.get(name, (None, None))
     if held != references:  # another model, or the same one with more rows
-        ((own, options),) = ray.get(list(source), timeout=FETCH)
-        conditioner = memory.own.setdefault("conditioner", Conditioner()) if grows else Conditioner()
-        agreed = memory.shared.setdefault(name, {})
-        answers = HostedAnswers(replace(own, shards=_taken(data)), options, conditioner, agreed)
-        memory.own[name] = references, answers
-    for number, found in answers.blocks(network, question):
-        tell((number, replace(found, ledger=Ledger.merged([found.ledger]))))  # the network's own goes on counting
+        ((snapshot, options),) = ray.get(list(model), timeout=FETCH)
+        cache = memory.own.setdefault("cache", PredictionCache()) if grows else PredictionCache()
+        predictor = Predictor(replace(snapshot, shards=_taken(data)), options, cache)
+        memory.own[name] = references, predictor
+    predictor.cache.shared = memory.shared.setdefault(name, {})
+    for number, block in predictor.predict_in_blocks(network, question):
+        tell((number, replace(block, ledger=Ledger.merged([block.ledger]))))  # the network's own goes on counting
 
 
 class OnCluster:
@@ -303,25 +312,22 @@ class OnCluster:
             report(*merged_report(method, told, hosting))
         return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
 
-    def answers(
-        self,
-        source: Source,
-        options: PredictionOptions,
-        conditioner: Conditioner | None,
-        before: Answers | None = None,
-    ) -> Answers:
-        earlier = before if isinstance(before, AnswersOnCluster) else None
-        return AnswersOnCluster(self, source, options, grows=conditioner is not None, before=earlier)
+    def predictor(
+        self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
+    ) -> FleetPredictor:
+        if cache is not None:
+            renew(cache, snapshot, options)
+        return ClusterPredictor(self, snapshot, options, cache)
 
     def calibrate(
-        self, source: Source, method: PredictionMethod, options: PredictionOptions, holding: Holding
+        self, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions, holding: Holding
     ) -> Calibration:
-        if not source.shards.in_memory:
+        if not snapshot.shards.in_memory:
             refuse_rows(method)
         crew = self.opened.crew
-        held = zip(crew.hosting, self.opened.data.of(source.shards, crew.hosting), strict=True)
-        given = [(data, _of_group(source, group), method, options, holding) for group, data in held]
-        found: list[Calibration] = crew.task(source.graph, calibrate_group, given).finish()
+        held = zip(crew.hosting, self.opened.data.of(snapshot.shards, crew.hosting), strict=True)
+        given = [(data, _of_group(snapshot, group), method, options, holding) for group, data in held]
+        found: list[Calibration] = crew.task(snapshot.graph, calibrate_group, given).finish()
         return replace(found[0], ledger=Ledger.merged(part.ledger for part in found if part.ledger is not None))
 
     def check_here(self, what: str) -> None:
@@ -398,31 +404,37 @@ class Data:
 _NAMES = itertools.count()
 
 
-class AnswersOnCluster:
-    """The workers' answers as one. What their agents have agreed on stays with them, under a name.
+class RemoteCache:
+    """A name under which the workers keep what a `PredictionCache` would hold, for as long as this is in use."""
 
-    before: those with fewer rows, whose name this takes over.
+    def __init__(self, backend: OnCluster) -> None:
+        self.name = next(_NAMES)
+        self.forget = weakref.finalize(self, backend.forget, self.name)
+
+
+class ClusterPredictor:
+    """The workers' answers as one. What their agents have agreed on stays with them.
+
+    cache: of the fleet, whose rows may grow; None for one of its own.
     """
+
+    #: No moments come to this process.
+    last_moments = None
 
     def __init__(
         self,
         backend: OnCluster,
-        source: Source,
+        snapshot: ModelSnapshot,
         options: PredictionOptions,
-        *,
-        grows: bool,
-        before: AnswersOnCluster | None = None,
+        cache: PredictionCache | None = None,
     ) -> None:
-        self._backend, self._source, self._options, self._grows = backend, source, options, grows
+        self._backend, self._snapshot, self._options, self._grows = backend, snapshot, options, cache is not None
+        self._cache = cache or PredictionCache()
         self._given: list[tuple[Any, ...]] = []
         self._crew: Crew | None = None
-        self._name: list[int] = []  # none, or one
-        if before is not None and before._name:
-            self._name.append(before._name.pop())
-        weakref.finalize(self, _forget, self._name, backend)
 
-    def blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        if not self._source.shards.in_memory:
+    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        if not self._snapshot.shards.in_memory:
             refuse_rows(question.method)
         return self._follow(question)
 
@@ -433,38 +445,32 @@ class AnswersOnCluster:
         raise elsewhere("a gradient")
 
     def _follow(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        task = self._task(question)
+        remote = self._cache.remote = self._cache.remote or RemoteCache(self._backend)
+        task = self._task(question, remote.name)
         finished = False
         try:
-            for told in task:
-                yield merged_prediction(told, task.hosting, question.to)
+            for parts in task:
+                yield merged_prediction(parts, task.hosting, question.to)
             finished = True
         finally:
             if not finished:  # some may have agreed on what others have not
-                _forget(self._name, self._backend)
+                remote.forget()
+                self._cache.remote = None if self._cache.remote is remote else self._cache.remote
 
-    def _task(self, question: Question) -> Task:
+    def _task(self, question: Question, name: int) -> Task:
         opened = self._backend.opened
-        crew, source = opened.crew, self._source
+        crew, snapshot = opened.crew, self._snapshot
         if self._crew is not crew:
             self._crew = crew
             self._given = []
-            for group, data in zip(crew.hosting, opened.data.of(source.shards, crew.hosting), strict=True):
-                own = _of_group(source, group)
+            for group, data in zip(crew.hosting, opened.data.of(snapshot.shards, crew.hosting), strict=True):
+                own = _of_group(snapshot, group)
                 self._given.append((data, [ray.put((own, self._options))], self._grows))
-        if not self._name:
-            self._name.append(next(_NAMES))
         asked = ray.put(question)
-        return crew.task(source.graph, answer_in_group, [(self._name[0], *given, asked) for given in self._given])
+        return crew.task(snapshot.graph, answer_in_group, [(name, *given, asked) for given in self._given])
 
 
-def _of_group(source: Source, group: Sequence[int]) -> Source:
+def _of_group(snapshot: ModelSnapshot, group: Sequence[int]) -> ModelSnapshot:
     """What a group's worker needs to know, but for the data."""
-    return replace(
-        source, shards=InMemory(()), theta=source.theta[list(group)] if source.theta.ndim == 2 else source.theta
-    )
-
-
-def _forget(name: list[int], backend: OnCluster) -> None:
-    if name:
-        backend.forget(name.pop())
+    theta = snapshot.theta[list(group)] if snapshot.theta.ndim == 2 else snapshot.theta
+    return replace(snapshot, shards=InMemory(()), theta=theta)

@@ -13,18 +13,24 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.dataset import Dataset, corners
-from fleetgp.data.times import told_value
+from fleetgp.data.times import format_value
 from fleetgp.data.transforms import CoordinateRule
-from fleetgp.engines.base import retold
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
-from fleetgp.fleet.answering import Answers, Question
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.options import Beta, Consensus, Eta
-from fleetgp.prediction import Calibration, Conditioner, Gradient, Joint, Prediction, PredictionOptions
+from fleetgp.prediction import (
+    Calibration,
+    Gradient,
+    Joint,
+    Prediction,
+    PredictionCache,
+    PredictionOptions,
+    Question,
+)
 from fleetgp.prediction.methods import check_joint
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.results import joined
@@ -33,7 +39,7 @@ from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, colum
 
 def describe_extrapolation(
     queries: Array,
-    uninformed: BoolArray,
+    prior_only: BoolArray,
     shards: Dataset,
     names: Sequence[str] | None,
     units: Mapping[str, str],
@@ -44,19 +50,19 @@ def describe_extrapolation(
 
     units: of the inputs by name, where they are known; times are told as dates.  rule: which input is a longitude.
     """
-    count = int(uninformed.sum())
+    count = int(prior_only.sum())
     if not count:
         return ""
-    first = int(np.flatnonzero(uninformed)[0])
+    first = int(np.flatnonzero(prior_only)[0])
     low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
     told = [
-        (name, *(told_value(value, units.get(name)) for value in values))
+        (name, *(format_value(value, units.get(name)) for value in values))
         for name, *values in zip(labels, queries[first], low, high, strict=True)
     ]
     place = ", ".join(f"{name} {value}" for name, value, _, _ in told)
     ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in told)
-    hint = _turned(queries[uninformed], low, high, labels, rule.longitude)
+    hint = _turned(queries[prior_only], low, high, labels, rule.longitude)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
     )
@@ -99,7 +105,7 @@ class ConditionedFleet:
     [(0, 2000), (1, 400)]
     >>> sea.joint([[0.5, 0.5], [0.5, 0.6]], "dec-rbcm").covariance.shape
     (2, 2)
-    >>> sea.known_jointly([[9.0, 9.0]], "dec-rbcm").uninformed.tolist()  # no warning that nobody knows it
+    >>> sea.known_jointly([[9.0, 9.0]], "dec-rbcm").prior_only.tolist()  # no warning that nobody knows it
     [True]
     >>> sea.gradient(sea.checked([[0.5, 0.5]]), "dec-rbcm").gradient.shape
     (1, 2)
@@ -107,21 +113,17 @@ class ConditionedFleet:
 
     def __init__(
         self,
-        source: Source,
+        snapshot: ModelSnapshot,
         engine: str = "auto",
         n_neighbours: int | None = None,
-        conditioner: Conditioner | None = None,
+        cache: PredictionCache | None = None,
         backend: Backend = IN_PROCESS,
         calibration: Calibration | None = None,
-        before: ConditionedFleet | None = None,
     ) -> None:
-        """before: the one in whose place this is. If only rows have come since, what was agreed on is taken over."""
-        self.source, self.calibration = source, calibration
-        self._options = PredictionOptions(seed=source.seed).changed({"engine": engine, "n_neighbours": n_neighbours})
-        grown = before is not None and before._options == self._options and source.grown_from(before.source)
-        self._answers: Answers = backend.answers(
-            source, self._options, conditioner, before._answers if before is not None and grown else None
-        )
+        """cache: of the fleet, whose rows may grow; None for one of its own."""
+        self.snapshot, self.calibration = snapshot, calibration
+        self._options = PredictionOptions(seed=snapshot.seed).changed({"engine": engine, "n_neighbours": n_neighbours})
+        self._predictor = backend.predictor(snapshot, self._options, cache)
 
     @property
     def engine(self) -> str:
@@ -130,14 +132,13 @@ class ConditionedFleet:
 
     @property
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
-        """What the last answer of dec-full-gp was from, and of how many rows; None if none came from this process."""
-        hosted = getattr(self._answers, "hosted", None)
-        return None if hosted is None else hosted.last_moments
+        """See `FleetPredictor`."""
+        return self._predictor.last_moments
 
-    def same(self, source: Source, engine: str, n_neighbours: int | None) -> bool:
+    def same(self, snapshot: ModelSnapshot, engine: str, n_neighbours: int | None) -> bool:
         """Whether this is the fleet with these data, this model and these engines."""
         asked = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
-        return asked == self._options and self.source.same(source)
+        return asked == self._options and self.snapshot.same(snapshot)
 
     def predict(
         self,
@@ -151,21 +152,21 @@ class ConditionedFleet:
         tol: float | None = None,
         eta: Eta | None = None,
         beta: Beta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Prediction:
         """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
-        points = check_queries(queries, self.source)
+        points = check_queries(queries, self.snapshot)
         given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given |= {"n_neighbours": n_neighbours, "beta": beta}
+        given |= {"n_nearest": n_nearest, "beta": beta}
         blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
-        answer = joined([found for _, found in blocks])
+        answer = joined(list(dict(blocks).values()))
         unfinished = (
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
         )
-        self._warn_of_outside(points, answer.uninformed, unfinished)
-        answer.ledger.labels = self.source.labels
-        return replace(answer, points=self.source.points(points))
+        self._warn_of_outside(points, answer.prior_only, unfinished)
+        answer.ledger.labels = self.snapshot.labels
+        return replace(answer, points=self.snapshot.points(points))
 
     def predict_in_blocks(
         self,
@@ -184,7 +185,8 @@ class ConditionedFleet:
         question = self._question(queries, method, observed, agent, given)
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
-        return self._told(self._answers.blocks(replace(question, done=done)), question.to or 0)
+        blocks = self._predictor.predict_in_blocks(replace(question, done=done))
+        return map(self._of_sample, blocks) if len(self.snapshot.held) else blocks
 
     def joint(
         self,
@@ -194,13 +196,13 @@ class ConditionedFleet:
         observed: bool = False,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
+        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
         found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
-        self._warn_of_outside(self.checked(queries), found.uninformed)
+        self._warn_of_outside(self.checked(queries), found.prior_only)
         return found
 
     def known_jointly(
@@ -208,10 +210,9 @@ class ConditionedFleet:
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
         question = self._question(queries, method, observed, agent, given)
-        check_joint(question.method, len(self.source.shards), len(question.queries))
-        with retold(names=self.source.names):
-            found = self._answers.joint(question)
-        found.ledger.labels = self.source.labels
+        check_joint(question.method, len(self.snapshot.shards), len(question.queries))
+        found = self._predictor.joint(question)
+        found.ledger.labels = self.snapshot.labels
         return found
 
     def gradient(
@@ -221,21 +222,20 @@ class ConditionedFleet:
         *,
         agent: AgentName | None = None,
         eta: Eta | None = None,
-        n_neighbours: int | None = None,
+        n_nearest: int | None = None,
         seed: int | None = None,
     ) -> Gradient:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
-        given = {"eta": eta, "n_neighbours": n_neighbours, "seed": seed}
+        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
-        question.method.check_gradient(len(self.source.shards))
-        with retold(names=self.source.names):
-            found = self._answers.gradient(question)
-        found.ledger.labels = self.source.labels
-        return replace(found, points=self.source.points(question.queries))
+        question.method.check_gradient(len(self.snapshot.shards))
+        found = self._predictor.gradient(question)
+        found.ledger.labels = self.snapshot.labels
+        return replace(found, points=self.snapshot.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
         """Queries as an array (T, D), or one clear error."""
-        return check_queries(queries, self.source)
+        return check_queries(queries, self.snapshot)
 
     def _question(
         self,
@@ -248,44 +248,43 @@ class ConditionedFleet:
         calibrated: bool = True,
     ) -> Question:
         """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
-        points = check_queries(queries, self.source)
-        row = predictor_of(self.source.private, method)
+        points = check_queries(queries, self.snapshot)
+        row = predictor_of(self.snapshot.private, method)
         refuse_foreign(row, given)
-        refuse_private(row, self.source.private, self.source.kernel, self.engine, self.source.fewest_rows)
-        if given.get("n_neighbours") is not None and row.rule != "nearest":
+        refuse_private(row, self.snapshot.private, self.snapshot.kernel, self.engine, self.snapshot.fewest_rows)
+        if given.get("n_neighbours") is not None:
             raise InputError("n_neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
-        asker = None if agent is None else check_agent(agent, self.source.labels)
+        asker = None if agent is None else check_agent(agent, self.snapshot.labels)
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):
             warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
-        return Question(row, options, points, as_flag(observed, "observed"), (), asker, calibration)
+        return Question(row, points, options, as_flag(observed, "observed"), (), asker, calibration)
 
-    def _warn_of_outside(self, points: Array, uninformed: BoolArray, more: str = "") -> None:
-        source = self.source
-        told = describe_extrapolation(points, uninformed, source.shards, source.inputs, source.units, source.rule)
+    def _warn_of_outside(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
+        snapshot = self.snapshot
+        told = describe_extrapolation(
+            points, prior_only, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
+        )
         if told:
             warn(told + more)
 
-    def _told(self, blocks: Iterator[tuple[int, Prediction]], asker: int) -> Iterator[tuple[int, Prediction]]:
-        """With who asked, and of which sample the data are; errors with the names of the inputs."""
-        facts: dict[str, Any] = {"asked": asker}
-        if len(self.source.held):
-            facts |= {"drawn": np.array(self.source.shards.counts), "held": self.source.held}
-        with retold(names=self.source.names):
-            yield from ((number, replace(found, **facts)) for number, found in blocks)
+    def _of_sample(self, block: tuple[int, Prediction]) -> tuple[int, Prediction]:
+        """With the numbers of rows that the data are a sample of."""
+        drawn = np.array(self.snapshot.shards.counts)
+        return block[0], replace(block[1], drawn=drawn, held=self.snapshot.held)
 
     def __repr__(self) -> str:
-        return f"ConditionedFleet(agents={len(self.source.shards)}, engine={self.engine!r})"
+        return f"ConditionedFleet(agents={len(self.snapshot.shards)}, engine={self.engine!r})"
 
 
-def check_queries(queries: Any, source: Source) -> Array:
+def check_queries(queries: Any, snapshot: ModelSnapshot) -> Array:
     """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = source.shards.dimension
-    queries = with_numbers(cells_as_frame(queries, source.inputs), source.units)
+    dimension = snapshot.shards.dimension
+    queries = with_numbers(cells_as_frame(queries, snapshot.inputs), snapshot.units)
     if column_names(queries, "queries") is not None:
-        if source.inputs is not None:
-            queries = by_name(queries, source.inputs, "queries")
+        if snapshot.inputs is not None:
+            queries = by_name(queries, snapshot.inputs, "queries")
         else:
             warn(
                 f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "

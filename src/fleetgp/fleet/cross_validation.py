@@ -112,7 +112,7 @@ class Hidden:
             variances=tuple(variance + std**2 for variance, std in variances),
             prediction=prediction.status,
             relays=tuple(agent for agent in range(len(self.rows)) if agent not in self.members),
-            uninformed=int(prediction.uninformed.sum()),
+            prior_only=int(prediction.prior_only.sum()),
             **facts,
         )
 
@@ -180,7 +180,7 @@ class Fold:
     trivial: mean and variance of these others.  theta: the hyperparameters that they were predicted with, by name.
     training, prediction: how these ended; training is "given" where theta was not trained anew.
     relays: agents that had no other rows, and only passed on what others said.
-    uninformed: hidden rows whose prediction is no better than the prior.
+    prior_only: hidden rows whose prediction is no better than the prior.
     rounds, bytes: of training and prediction together.
     """
 
@@ -191,7 +191,7 @@ class Fold:
     training: str
     prediction: str
     relays: tuple[int, ...]
-    uninformed: int
+    prior_only: int
     rounds: int
     bytes: int
 
@@ -285,9 +285,9 @@ class CrossValidation:
         return cls(split, method, tuple(folds), *rows_of_agents, level, whole, every)
 
     @property
-    def uninformed(self) -> int:
+    def prior_only(self) -> int:
         """Rows whose prediction is no better than the prior: in gaps that are wider than the length-scales."""
-        return sum(fold.uninformed for fold in self.folds)
+        return sum(fold.prior_only for fold in self.folds)
 
     def parts(self, agents: Sequence[str] | None = None) -> Iterator[tuple[str, Scores]]:
         """Whose scores, in words, and these: of all rows, of each fold, of each agent's rows. agents: their names."""

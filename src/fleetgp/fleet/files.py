@@ -24,7 +24,7 @@ from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
 from fleetgp.io.survey import Scan, passes_told_to
-from fleetgp.io.tables import Missing, ObservationTable, Wanted, observations_of
+from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.progress import Listener, listening
 from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
@@ -47,7 +47,7 @@ class ModelKeywords(TypedDict, total=False):
 
 
 def rows_of_frame(
-    frame: Any, what: Wanted, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
+    frame: Any, what: ColumnRoles, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
 ) -> ObservationTable:
     """The rows of a data frame (pandas), as `Fleet.from_frame` describes them."""
     if not isinstance(what.target, str):
@@ -69,10 +69,10 @@ def rows_of_dataset(
     missing: Missing,
     fill: Any,
     reading: Reading,
-) -> tuple[ObservationTable, Wanted]:
+) -> tuple[ObservationTable, ColumnRoles]:
     """The cells of an xarray DataArray or Dataset, as `Fleet.from_dataset` describes them, and their columns."""
     data, name = _dataset(data, target)
-    what = Wanted(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
+    what = ColumnRoles(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
     what.check(missing)
     table = table_of(data, what.all, what.targets, reading, "the dataset")
     return observations_of(table, "the dataset", what, missing=missing, fill=fill, reading=reading), what

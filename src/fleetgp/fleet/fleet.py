@@ -14,7 +14,7 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FOLDS, By
-from fleetgp.data.suspicions import Watched
+from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
@@ -60,13 +60,13 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.source import Source, held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.fleet.training import of_sample, training_options
 from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
 from fleetgp.io.formats import Reading
 from fleetgp.io.survey import passes_told_to
-from fleetgp.io.tables import Missing, ObservationTable, Wanted
+from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
@@ -86,7 +86,7 @@ from fleetgp.options import (
     TrainKeywords,
     default_kernel,
 )
-from fleetgp.prediction import Calibration, Conditioner, Gradient, Holding, Joint, Prediction, Suggestion
+from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress, listening
@@ -205,9 +205,9 @@ class Fleet:
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
         self._trained: Dataset | None = None  # the data that the fit is from
-        self._watched: dict[int, Watched] = {}  # what was seen of the rows of agents that have got more
+        self._watched: dict[int, Inspection] = {}  # what was seen of the rows of agents that have got more
         self._conditioned: ConditionedFleet | None = None
-        self._conditioner = Conditioner()  # gives new observations to the posteriors that there are
+        self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
         warn_of_shards(seen, self.inputs, self.coordinates)
@@ -339,7 +339,7 @@ class Fleet:
         (('Ada', 'Bo'), {'day': 'days since 1970-01-01'}, 1)
         """
         given = given_in(model, ModelKeywords, "from_frame")
-        columns = Wanted(inputs, target, agent, deviation)
+        columns = ColumnRoles(inputs, target, agent, deviation)
         rows = rows_of_frame(frame, columns, units, missing, fill, Reading(time_unit=time_unit))
         return cls._of_rows(rows, columns, graph, Splitting(agents, by, axis, seed), given)
 
@@ -394,7 +394,7 @@ class Fleet:
 
     @classmethod
     def _of_rows(
-        cls, rows: ObservationTable, columns: Wanted, graph: object, splitting: Splitting, model: dict[str, Any]
+        cls, rows: ObservationTable, columns: ColumnRoles, graph: object, splitting: Splitting, model: dict[str, Any]
     ) -> Self:
         names, shards = splitting.split(rows, columns.inputs)
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:
@@ -494,7 +494,7 @@ class Fleet:
     def kernel(self, kernel: str | Kernel | Sequence[str | Kernel]) -> None:
         kernels, self.kernel_given = self._as_seen(kernel), True
         self._kernel = kernels[0] if len(kernels) == 1 else None
-        if not isinstance(kernel, str | Kernel) or not set(kernels) <= set(self.kernels):
+        if not isinstance(kernel, str | Kernel) or not all(one in self.kernels for one in kernels):
             self.kernels = kernels
 
     @property
@@ -531,11 +531,11 @@ class Fleet:
         """
         if self.last_fit is None or self.theta is None or not self.data.in_memory:
             return None
-        source, last = self.snapshot(), self._conditioned
-        if source.moments is None:
+        snapshot, last = self.snapshot(), self._conditioned
+        if snapshot.moments is None:
             return None
-        found = last.last_moments if last is not None and source.grown_from(last.source) else None
-        return found or (source.moments, source.trained)
+        found = last.last_moments if last is not None and snapshot.grown_from(last.snapshot) else None
+        return found or (snapshot.moments, snapshot.trained)
 
     @property
     def calibration(self) -> Calibration | None:
@@ -547,7 +547,7 @@ class Fleet:
     def calibration(self, calibration: Calibration | None) -> None:
         self._calibration = calibration
 
-    def snapshot(self, theta: Sequence[float] | Array | None = None) -> Source:
+    def snapshot(self, theta: Sequence[float] | Array | None = None) -> ModelSnapshot:
         """What predictions are from, as it is now: data and model, which nothing changes any more.
 
         theta: hyperparameters in the place of the fleet's own.
@@ -569,7 +569,7 @@ class Fleet:
         to_agree = self.normalize or self.mean != "zero"
         moved = self.coordinates.name != "as-given"
         grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
-        return Source(
+        return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
             graph=self.graph,
@@ -800,12 +800,10 @@ class Fleet:
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
-        n_neighbours = None if row.rule == "nearest" else rest.pop("n_neighbours", None)
-        source = self.snapshot(theta)
-        if self._conditioned is None or not self._conditioned.same(source, engine, n_neighbours):
-            self._conditioned = ConditionedFleet(
-                source, engine, n_neighbours, self._conditioner, self._backend, before=self._conditioned
-            )
+        n_neighbours = rest.pop("n_neighbours", None)
+        snapshot = self.snapshot(theta)
+        if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
+            self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
         return self._conditioned, rest
 
@@ -835,7 +833,7 @@ class Fleet:
         An option that the method does not have is refused.
         The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
         next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`uninformed` of the result), a FleetGPWarning says so.
+        Where the answer is no better than the prior (`prior_only` of the result), a FleetGPWarning says so.
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
@@ -857,19 +855,14 @@ class Fleet:
         PoE, gPoE, BCM, rBCM, grBCM: the committee's rule, applied to the whole vector of queries at once. At most 500
         queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
 
-        The variances of a joint committee are not those of `predict`, where queries are correlated; those of one query
-        are. A committee supposes that the agents' data are independent of each other given f at the queries. Given f at
-        one point they are not; given f at many they nearly are, as Tresp (2000) proposed. So what two agents both infer
-        from the field between them is counted less often, and more queries among the data make the answer better.
+        Where queries are correlated, the variances of a joint committee differ from those of `predict`. A committee
+        assumes that the agents' data are independent given f at the queries, which is nearly true of many queries
+        (Tresp, 2000) and not of one: more queries among the data make the answer better. Calibration factors are in the
+        covariance. Where it is close to singular, a committee adds 1e-9 of the prior variance: see `jitter`.
 
         observed: the covariance of observations instead of f, with the noise of the agent that asks on its diagonal.
-        agent: who asks, by its number or its name: along the tree no other agent is told.
+        agent: who asks, by its number or its name: along the tree no other agent receives the answer.
         {options}
-
-        Calibration factors are in the covariance as in variances.
-
-        Where the covariance of queries is close to singular, as of points that are close together with a smooth kernel,
-        a committee adds 1e-9 of the prior variance to each variance, and says so in `jitter`.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -920,17 +913,14 @@ class Fleet:
     ) -> Gradient:
         """The gradient (T, D) of the mean at the queries (T, D), in units of the data per unit of each input as given.
 
-        It is that of what `predict` answers by the same method, with the same agents taking part and the same
-        observations among the nearest: at places where these change, `predict` has small steps, which no gradient tells
-        of. Far from all data it is the slope of the mean function, which is zero without mean="linear".
+        It is the gradient of the mean that `predict` returns by the same method, with the same agents and observations
+        taking part; where these change, `predict` has small steps, which no gradient shows. Far from all data it is the
+        slope of the mean function. By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and
+        `covariance` say how well the gradient of f is known. With matern12 f has none: see `kinks`. The agents add up
+        (D + 1) times the numbers of a prediction. NPAE, and averages (consensus="average"), have no gradient.
 
-        By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and `covariance` tell how well the
-        gradient of f is known. With matern12 f has none, and the mean has kinks at the data: see `kinks`.
-        agent: who asks, by its number or its name: along the tree no other agent is told.
+        agent: who asks, by its number or its name: along the tree no other agent receives the answer.
         {options}
-
-        The agents add up (D + 1) times the numbers of a
-        prediction. NPAE, and averages over neighbours (consensus="average"), have none.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -956,10 +946,10 @@ class Fleet:
     ) -> Suggestion:
         """The n candidates at which it is most worth to measure next, each given that those before it are measured.
 
-        agent: for whom; it alone is told. None: n places for every agent, no place twice, from the same candidates or,
-            with a list of M arrays, from each agent's own. All agents have the same joint posterior and make the same
-            assignment: nothing more is sent. The best place goes first; where several agents may go there, it is the
-            turn of another one each time.
+        agent: for whom; no other agent receives the answer. None: n places for every agent, no place twice, from the
+            same candidates or, with a list of M arrays, from each agent's own. All agents have the same joint posterior
+            and make the same assignment: nothing more is sent. The best place goes first; where several agents may go
+            there, it is the turn of another one each time.
         candidates: (C, D) places. Copies count once.
         criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about
             the other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
@@ -985,7 +975,7 @@ class Fleet:
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
-        points, name = conditioned.source.points(chosen[0]), predictor_of(self.private, method).name
+        points, name = conditioned.snapshot.points(chosen[0]), predictor_of(self.private, method).name
         return Suggestion(*chosen, criterion, name, joint.ledger, points, self.labels)
 
     @takes(CalibrateKeywords, PredictionOptions)
@@ -1002,16 +992,11 @@ class Fleet:
     ) -> Calibration:
         """Find the factor on the standard deviations with which intervals of this method cover what they promise.
 
-        Agents hide rows of theirs, five times another fifth; the fleet predicts them from the rest, with the present
-        theta; each agent sees how far off the predictions of its own rows are, and the fleet adds up. The result stays
-        on the fleet as `calibration`, and `predict` by this method with the same eta and n_neighbours has its factor in
-        the
-        deviations: of an observation, for which it was found, and of f alike (`factor` of the prediction says so).
-            Predictions by other methods are as they were, and warn. After a training, new observations or with another
-            theta there is none.
-
-        Where agents have fewer than 100 rows on average, "rows" are hidden twenty times, another twentieth each time: a
-        committee of four fifths of few rows is less overconfident than one of all of them.
+        Agents hide rows of theirs, five times another fifth (twenty times another twentieth where they have fewer than
+        100 rows on average); the fleet predicts them from the rest, with the present theta, and adds up how far off the
+        predictions are. The result stays on the fleet as `calibration`: `predict` by this method with the same eta and
+        n_neighbours multiplies the standard deviations of observations and of f by its `factor`. Predictions by other
+        methods are as they were, and warn. A training, new observations or another theta end it.
 
         holdout: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
             fleet's box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both"
@@ -1104,7 +1089,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.uninformed), chosen, facts)
+        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 
@@ -1127,8 +1112,7 @@ class Fleet:
             all agents see.
         s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
         method, options: as in `predict`, whose variance is that of an observation here.
-        agent: who asks; without it every agent is told, and `answers` of the result has the scores of each one's
-            answer.
+        agent: who asks; without it every agent gets the answer, and `answers` of the result has the scores of each.
         level: of the intervals.
 
         The MSLL is against the mean and the variance of the fleet's own observations.
@@ -1182,8 +1166,7 @@ class Fleet:
         kept: where finished folds are kept, so that an interrupted call goes on.
 
         A fleet with private="rows" refuses: the inputs of hidden rows are queries, which all agents see. The fleet
-        stays as it is. A calibration is not used: it is of all rows. Of data in files the rows are loaded, or the
-        sample that the fleet has of them.
+        stays as it is, and its calibration is not used: it is of all rows. Rows in files are loaded.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(200, seed=1)

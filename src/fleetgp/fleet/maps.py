@@ -18,11 +18,11 @@ from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
-from fleetgp.data.times import numbers_of_times, time_unit_of, told_value
+from fleetgp.data.times import format_value, numbers_of_times, time_unit_of
 from fleetgp.data.transforms import coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
-from fleetgp.fleet.source import Source
+from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.io.fields import named_as, nearest_cells, xarray
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.results import shown_axis
@@ -62,7 +62,7 @@ class Grid:
 
 
 def grid_of(
-    source: Source, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
+    snapshot: ModelSnapshot, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
 ) -> Grid:
     """So many points along the two inputs that have no value in `at`, over a box or over the data.
 
@@ -77,42 +77,44 @@ def grid_of(
     """
     if at is not None and not isinstance(at, Mapping):
         raise InputError(f'at: expected the values of other inputs by name, {{"day": 5}}, got {shortened(at)}')
-    names = names_of(source.inputs, source.shards.dimension)
-    fixed = {name: _value(name, value, names, source.units) for name, value in (at or {}).items()}
+    names = names_of(snapshot.inputs, snapshot.shards.dimension)
+    fixed = {name: _value(name, value, names, snapshot.units) for name, value in (at or {}).items()}
     left = [d for d, name in enumerate(names) if name not in fixed]
     if len(left) != 2:
         told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
-        advice = f": give the others a value, {_example(source, names, left)}" if len(left) > 2 else ""
+        advice = f": give the others a value, {_example(snapshot, names, left)}" if len(left) > 2 else ""
         raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
-    low, high = _corners(source, left, box)
+    low, high = _corners(snapshot, left, box)
     first, second = check_counts(counts)
     return Grid(
         names, (left[0], left[1]), (np.linspace(low[0], high[0], first), np.linspace(low[1], high[1], second)), fixed
     )
 
 
-def _example(source: Source, names: Sequence[str], left: Sequence[int]) -> str:
+def _example(snapshot: ModelSnapshot, names: Sequence[str], left: Sequence[int]) -> str:
     """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
-    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], source.units)]
+    others = [d for d in left if "standard_name" not in coordinate_facts(names[d], snapshot.units)]
     d = (others or list(left))[-1]
-    low, high = corners(source.shards.summaries_along_arc(source.rule.longitude))
-    units = source.units.get(names[d])
-    value = told_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
+    low, high = corners(snapshot.shards.summaries_along_arc(snapshot.rule.longitude))
+    units = snapshot.units.get(names[d])
+    value = format_value(0.5 * (low[d] + high[d]), units)[: 10 if time_unit_of(units) else None]
     quote = '"' if time_unit_of(units) else ""
     return f'at={{"{names[d]}": {quote}{value}{quote}}} (on the command line --at {names[d]}={value})'
 
 
-def _corners(source: Source, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
+def _corners(snapshot: ModelSnapshot, left: Sequence[int], box: Sequence[float] | None) -> tuple[Array, Array]:
     if box is None:
-        low, high = (corner[list(left)] for corner in corners(source.shards.summaries_along_arc(source.rule.longitude)))
+        low, high = (
+            corner[list(left)] for corner in corners(snapshot.shards.summaries_along_arc(snapshot.rule.longitude))
+        )
     elif not isinstance(box, list | tuple | np.ndarray) or len(box) != 4:
         raise InputError(f"box: expected four numbers, the lowest two and the highest two, got {shortened(box)}")
     else:
         for side in box:
             check_number("box", side)
         low, high = np.array(box[:2], dtype=float), np.array(box[2:], dtype=float)
-        if source.rule.longitude in left:  # from 170 to -170 is across 180 degrees
-            d = list(left).index(source.rule.longitude)
+        if snapshot.rule.longitude in left:  # from 170 to -170 is across 180 degrees
+            d = list(left).index(snapshot.rule.longitude)
             high[d] += 360.0 * (high[d] < low[d] <= high[d] + 360.0)
     if not (np.isfinite([low, high]).all() and (low < high).all()):
         raise InputError(f"the map's box must have a width and a height, but it runs from {low} to {high}")
@@ -154,23 +156,23 @@ def check_within(within: object, name: str = "within") -> None:
         raise InputError(f"{name} must be a number of length-scales above 0, or inf, got {shortened(within)}")
 
 
-def cells_within(source: Source, cells: Array, within: float) -> BoolArray:
+def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolArray:
     """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
     from scipy.spatial import cKDTree
 
     check_within(within)
-    if not source.shards.in_memory:
+    if not snapshot.shards.in_memory:
         if within < np.inf:
             raise InputError(
                 "the model knows its data by their moments, not where every observation is: expected within=inf "
                 f"(--within inf), got {within:g}"
             )
         return np.ones(len(cells), dtype=bool)
-    coordinates, kernel, dimension = source.coordinates, source.kernel, source.shards.dimension
+    coordinates, kernel, dimension = snapshot.coordinates, snapshot.kernel, snapshot.shards.dimension
     if coordinates is None:  # they would be agreed on
-        coordinates = agree_on_coordinates(Alone(), source.shards, source.rule)
-    places = coordinates.places(np.concatenate([own.inputs for own in source.shards]))
-    theta = source.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
+        coordinates = agree_on_coordinates(Alone(), snapshot.shards, snapshot.rule)
+    places = coordinates.places(np.concatenate([own.inputs for own in snapshot.shards]))
+    theta = snapshot.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
     return np.asarray(distance <= within)
@@ -239,15 +241,15 @@ MEANINGS = "known no_better_than_the_prior left_out masked"
 CELL_STATUS, N_AGENTS = "cell_status", "n_agents"
 
 
-def chosen_cells(source: Source, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
+def chosen_cells(snapshot: ModelSnapshot, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
     """(T,) the cells that are predicted, and what the status says of the others."""
     masked = ~cells_in_mask(grid, mask)
-    near = cells_within(source, grid.cells, within)
+    near = cells_within(snapshot, grid.cells, within)
     status = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
         outside = describe_extrapolation(
-            grid.cells, np.ones_like(near), source.shards, grid.names, source.units, source.rule, what
+            grid.cells, np.ones_like(near), snapshot.shards, grid.names, snapshot.units, snapshot.rule, what
         )
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
@@ -255,10 +257,10 @@ def chosen_cells(source: Source, grid: Grid, within: float, mask: Mask) -> tuple
     return np.asarray(near & ~masked), status
 
 
-def on_all_cells(status: Array, chosen: BoolArray, uninformed: BoolArray) -> Array:
+def on_all_cells(status: Array, chosen: BoolArray, prior_only: BoolArray) -> Array:
     """The status (T,), with what the answers at the chosen cells say."""
     found = status.copy()
-    found[chosen] = np.where(uninformed, PRIOR, KNOWN)
+    found[chosen] = np.where(prior_only, PRIOR, KNOWN)
     return found
 
 
@@ -282,7 +284,7 @@ def check_names(grid: Grid, target: str) -> None:
 
 
 def map_dataset(
-    source: Source,
+    snapshot: ModelSnapshot,
     grid: Grid,
     columns: Mapping[str, Any],
     status: Array,
@@ -292,8 +294,8 @@ def map_dataset(
 ) -> Any:
     """The map. columns: the answer at the chosen cells.  status: (T,).  units: of the target, if not the fleet's."""
     x, y = (identifier(grid.names[d]) for d in grid.along)
-    target, points = source.target, source.points(grid.cells)
-    unit = units or source.units.get(target, "")
+    target, points = snapshot.target, snapshot.points(grid.cells)
+    unit = units or snapshot.units.get(target, "")
     of_target = {"units": unit} if unit else {}
     told = {
         "mean": {"long_name": f"predicted mean of {target}", **of_target},
@@ -325,11 +327,11 @@ def map_dataset(
             shown_axis(points, along[name], name)
             if name in along
             else shown_axis(points, np.array([grid.fixed[name]]), name)[0],
-            coordinate_facts(name, source.units),
+            coordinate_facts(name, snapshot.units),
         )
         for name in reversed(grid.names)
     }
-    count = len(source.shards)
+    count = len(snapshot.shards)
     agents = "1 agent" if count == 1 else f"{count} agents"
-    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "source": "FleetGP"}
+    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "snapshot": "FleetGP"}
     return xarray().Dataset(variables, coords=coordinates, attrs={**title, **facts})

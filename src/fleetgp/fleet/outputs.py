@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
@@ -113,12 +113,17 @@ class Outputs:
     # ---- training and prediction --------------------------------------------------------------------------------
 
     def train(
-        self, method: str = "dec-fact-gp", *, progress: bool | Listener = False, **options: Unpack[TrainKeywords]
+        self,
+        method: str = "dec-fact-gp",
+        *,
+        preset: Literal["paper"] | None = None,
+        progress: bool | Listener = False,
+        **options: Unpack[TrainKeywords],
     ) -> dict[str, Fit]:
         """Agree on the hyperparameters of all outputs; a result for each, which its fleet takes over.
 
-        options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal" and "noise" stand
-            for those of all outputs. dec-full-gp trains one output at a time, and is refused.
+        preset, progress, options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal"
+            and "noise" stand for those of all outputs. dec-full-gp trains one output at a time, and is refused.
 
         The ledger, the jitter and the likelihoods of the starts are those of all outputs together; a prior on what they
         share is in the penalty of each, and counts once.
@@ -129,7 +134,7 @@ class Outputs:
         data = {target: fleet.data for target, fleet in self.fleets.items()}
         model: dict[str, Any] = {name: getattr(first, name) for name in ("seed", "normalize", "mean", "coordinates")}
         given = given_in(options, TrainKeywords, "train")
-        chosen = training_options(row, given, model, data, first.kernels, self.names)
+        chosen = training_options(row, given, model, data, first.kernels, self.names, preset)
         with listening(progress) as listener:
             heard = TrainingProgress(method, chosen, listener)
             try:

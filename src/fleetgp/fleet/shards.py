@@ -17,7 +17,7 @@ from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import Dataset, InMemory, corners, joined
-from fleetgp.data.suspicions import LONGITUDE_NAMES, Watched, told_suspicions
+from fleetgp.data.suspicions import LONGITUDE_NAMES, Inspection, suspicions_of
 from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.model.hyperparameters import check_theta
@@ -61,8 +61,8 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
 
 
 def checked_rows(
-    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Watched | None
-) -> tuple[Observations, Watched]:
+    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Inspection | None
+) -> tuple[Observations, Inspection]:
     """New rows of an agent, checked as the old ones were; what they make suspicious is said.
 
     watched: what was seen of the old rows, if they were looked at before.
@@ -72,9 +72,9 @@ def checked_rows(
     if new.dimension != old.dimension:
         raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
     labels = _labels(names, old.dimension)
-    before = Watched.of(old.inputs, old.values) if watched is None else watched
-    after, known = before.plus(Watched.of(new.inputs, new.values)), before.told(labels)
-    for told in after.told(labels):
+    before = Inspection.of(old.inputs, old.values) if watched is None else watched
+    after, known = before.plus(Inspection.of(new.inputs, new.values)), before.describe(labels)
+    for told in after.describe(labels):
         if told not in known:
             warn(f"agent {agent}: {told}")
     return new, after
@@ -104,7 +104,7 @@ def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
-def told_of_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -> list[str]:
+def describe_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -> list[str]:
     """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
     the coordinates take them for numbers.
     """
@@ -130,12 +130,12 @@ def told_of_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) ->
 
 def warn_of_shards(shards: Dataset, names: Sequence[str] | None, rule: CoordinateRule) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
-    for told in told_of_seam(shards, names or (), rule):
+    for told in describe_seam(shards, names or (), rule):
         warn(told)
     if not shards.in_memory:  # it was said while they were read
         return
     inputs, values = np.concatenate([own.inputs for own in shards]), np.concatenate([own.values for own in shards])
-    for told in told_suspicions(inputs, values, _labels(names, inputs.shape[1])):
+    for told in suspicions_of(inputs, values, _labels(names, inputs.shape[1])):
         warn(told)
 
 
@@ -279,8 +279,8 @@ def observed_more(
     more: tuple[Any, Any, Any],
     noise_model: NoiseModel,
     names: Sequence[str] | None,
-    watched: Watched | None,
-) -> tuple[Observations, Watched]:
+    watched: Inspection | None,
+) -> tuple[Observations, Inspection]:
     """New rows (X, y, s) of an agent; s is None where there are no known deviations.  watched: see `checked_rows`."""
     if not data.in_memory:
         raise data.not_growing()

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.data.dataset import Dataset
 from fleetgp.errors import InputError, NothingToLearnError
 from fleetgp.fleet.shards import check_starts
-from fleetgp.fleet.source import held_by
+from fleetgp.fleet.snapshot import held_by
 from fleetgp.kernels.expression import Kernels
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.constraints import ParameterConstraints

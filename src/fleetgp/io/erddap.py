@@ -222,13 +222,13 @@ def _check_band(file: Path, band: Request) -> None:
         with xarray().open_dataset(file) as data:
             field = data[VARIABLE]
             field.load()
-            found = [np.asarray(field[name], dtype=float) for name in ("latitude", "longitude")]
+            result = [np.asarray(field[name], dtype=float) for name in ("latitude", "longitude")]
             days = {str(moment)[:10] for moment in np.atleast_1d(field["time"].values)}
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"the answer is not the NetCDF file that was asked for: {error}") from error
     if days != {band.day}:
         raise InputError(f"the server has no field of {band.day}: it answered with {', '.join(sorted(days))}")
-    for have, want in zip(found, (band.latitudes, band.longitudes), strict=True):
+    for have, want in zip(result, (band.latitudes, band.longitudes), strict=True):
         if have.shape != want.shape or np.abs(have - want).max() > 0.3 * STEP:
             raise ValueError("the answer has other latitudes or longitudes than were asked for")
 
@@ -253,8 +253,8 @@ def _server_message(error: urllib.error.HTTPError) -> str:
         body = error.read(4096).decode("utf-8", "replace")
     except OSError:
         body = ""
-    found = re.search(r'message="((?:[^"\\]|\\.)*)"', body)
-    text = found.group(1) if found else str(error.reason)
+    result = re.search(r'message="((?:[^"\\]|\\.)*)"', body)
+    text = result.group(1) if result else str(error.reason)
     return " ".join(text.replace('\\"', '"').split())
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.io.formats import Columns, Part, Reading, Table, check_names, reading_errors
+from fleetgp.io.formats import ColumnBlock, Columns, Reading, Table, check_names, reading_errors
 from fleetgp.validation import as_numbers, as_path, check_number, check_whole
 
 #: Names under which products keep their axes.
@@ -31,7 +31,7 @@ LISTED = 12
 
 
 @dataclass(frozen=True)
-class OnMap:
+class MapCells:
     """Which cells of a field: the names of its axes, positions along them in ascending order of the coordinates, and
     these, longitudes from -180 to 180.
     """
@@ -44,7 +44,7 @@ class OnMap:
     east: Array
 
 
-def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: object) -> OnMap:
+def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: object) -> MapCells:
     """The cells in a box (west, south, east, north), every so many-th of them along both axes; or one clear error."""
     step = 1 if stride is None else stride
     check_whole("stride", step, least=1)
@@ -65,7 +65,7 @@ def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: ob
             raise InputError(f"{path}: nothing lies in the box {list(box)}; the file covers {have}")
         rows, columns = kept, across
     rows, columns = rows[::step], columns[::step]
-    return OnMap(latitude, longitude, rows, columns, north[rows], east[columns])
+    return MapCells(latitude, longitude, rows, columns, north[rows], east[columns])
 
 
 def nearest_cells(have: Array, wanted: Array) -> IntArray:
@@ -132,10 +132,10 @@ def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], I
         raise InputError(f"{path}: its axis of time has no dates: select one of its {field.sizes['time']} fields first")
     moments = [str(moment).replace(" ", "T")[:19] for moment in np.atleast_1d(field["time"].values)]
     wanted = "" if date is None else _moment(date)
-    found = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
-    if not found:
+    result = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+    if not result:
         raise InputError(f"{path}: no field of {date}; it has {listed(moments)}")
-    return moments, np.array(found)
+    return moments, np.array(result)
 
 
 def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, str]:
@@ -152,13 +152,13 @@ def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, s
     if have.dtype.kind == "M":
         moments = [str(moment)[:19] for moment in have]
         wanted = _moment(value)
-        found = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
-        if len(found) != 1:
-            which = [moments[position] for position in found] or moments
+        result = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+        if len(result) != 1:
+            which = [moments[position] for position in result] or moments
             raise InputError(
-                f"{path}: at: expected one {name} of {value}, got {len(found)}; it has {listed(which)}: choose one"
+                f"{path}: at: expected one {name} of {value}, got {len(result)}; it has {listed(which)}: choose one"
             )
-        return found[0], f"{name} is {moments[found[0]].removesuffix('T00:00:00')}"
+        return result[0], f"{name} is {moments[result[0]].removesuffix('T00:00:00')}"
     check_number(f"at: {name}", value)
     number = float(str(value))
     position = int(nearest_cells(as_numbers(have, f"{path}: {name}"), np.array([number]))[0])
@@ -197,17 +197,8 @@ VARIABLES = ("analysed_sst", "sst", "sea_surface_temperature", "SST")
 KELVIN = 273.15
 #: How units are written, without blanks, underscores and plurals.
 KELVIN_UNITS = ("k", "kelvin", "degk", "degreek", "degreekelvin", "degkelvin")
-CELSIUS_UNITS = (
-    "c",
-    "celsius",
-    "degc",
-    "°c",
-    "degreec",
-    "degreecelsius",
-    "degcelsius",
-    "centigrade",
-    "degreecentigrade",
-)
+CELSIUS_UNITS = ("c", "celsius", "degc", "°c", "degreec", "degreecelsius", "degcelsius", "centigrade",
+                 "degreecentigrade")  # fmt: skip
 
 
 def is_kelvin(units: str) -> bool:
@@ -347,15 +338,15 @@ def _variable(data: Any, name: str | None, path: str | Path) -> Any:
 
 def _one_day(field: Any, date: str | None, path: str | Path) -> tuple[Any, str]:
     """The field of one date, without axes of length one."""
-    moments, found = moments_of(field, date, path)
+    moments, result = moments_of(field, date, path)
     if not moments:
         return field.squeeze(drop=True), ""
-    if len(found) > 1:
-        several = [moments[position] for position in found]
-        raise InputError(f"{path}: {len(found)} fields, of {listed(several)}: give one as date (--date)")
+    if len(result) > 1:
+        several = [moments[position] for position in result]
+        raise InputError(f"{path}: {len(result)} fields, of {listed(several)}: give one as date (--date)")
     if "time" in field.dims:
-        field = field.isel(time=found[0], drop=True)
-    return field.squeeze(drop=True), moments[found[0]][:10]
+        field = field.isel(time=result[0], drop=True)
+    return field.squeeze(drop=True), moments[result[0]][:10]
 
 
 #: Stored blocks of up to so many cells are read as they are stored: each is unpacked once.
@@ -364,7 +355,7 @@ MOST_STORED = 1 << 22
 TIME = "time"
 
 
-def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
+def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
     """The cells of a date, of a box and of a stride that hold a value."""
     with opened(file) as data:
         yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
@@ -390,13 +381,13 @@ def table_of(data: Any, names: Sequence[str], targets: Sequence[str], reading: R
     columns = {name: np.concatenate([part.values[name] for part in parts]) for name in chosen}
     empty = sum(part.empty for part in parts)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
-    return Table(columns, (*notes, *told_of_empty(empty if targets else 0)), parts[0].units)
+    return Table(columns, (*notes, *describe_empty_cells(empty if targets else 0)), parts[0].units)
 
 
-def told_of_empty(cells: int) -> tuple[str, ...]:
+def describe_empty_cells(cells: int) -> tuple[str, ...]:
     """What is said of cells without a value.
 
-    >>> told_of_empty(1), told_of_empty(0)
+    >>> describe_empty_cells(1), describe_empty_cells(0)
     (('1 cell holds nothing, and is no observation',), ())
     """
     if cells == 1:
@@ -418,7 +409,7 @@ def parts_of(
     where: object,
     rows: int,
     repeated: Sequence[str] = (),
-) -> Iterator[Part]:
+) -> Iterator[ColumnBlock]:
     """The cells of a date, of a box, of a stride and at values of other axes, some at a time.
 
     targets: some of the names; a cell is a row if one of them is known there, or all are where there is one axis.
@@ -448,7 +439,7 @@ def parts_of(
         for name, one in celsius.items():
             values[name], said = one.of(values[name])
             told += said
-        yield Part(values, int((~known).sum()), units, (*notes, *told))
+        yield ColumnBlock(values, int((~known).sum()), units, (*notes, *told))
 
 
 def _check_axes(data: Any, names: Sequence[str], field: Any, targets: Sequence[str], where: object) -> None:
@@ -521,8 +512,8 @@ def _aliases(data: Any, names: Sequence[str]) -> dict[str, str]:
     """sst, lon and lat are what `load_sst` calls them, whatever their names in the file."""
     kinds = {"sst": VARIABLES, "lon": LONGITUDES[:-1], "lat": LATITUDES[:-1]}
     asked = [name for name in kinds if name in names and name not in data.variables]
-    found = {name: next((other for other in kinds[name] if other in data.variables), None) for name in asked}
-    return {other: name for name, other in found.items() if other is not None and other not in names}
+    result = {name: next((other for other in kinds[name] if other in data.variables), None) for name in asked}
+    return {other: name for name, other in result.items() if other is not None and other not in names}
 
 
 def _selected(data: Any, field: Any, reading: Reading, where: object) -> tuple[Any, list[IntArray], tuple[str, ...]]:
@@ -530,9 +521,9 @@ def _selected(data: Any, field: Any, reading: Reading, where: object) -> tuple[A
     chosen: dict[Any, IntArray] = {axis: np.arange(size) for axis, size in field.sizes.items()}
     notes: list[str] = []
     if reading.date is not None:
-        _, found = moments_of(field, reading.date, where)
+        _, result = moments_of(field, reading.date, where)
         if TIME in field.dims:
-            chosen[TIME] = found
+            chosen[TIME] = result
     if reading.box is not None or reading.stride is not None:
         part = on_map(field, reading.box, reading.stride, where)
         chosen[part.latitude], chosen[part.longitude] = np.sort(part.rows), np.sort(part.columns)
@@ -580,11 +571,11 @@ def _blocks(sizes: Sequence[int], steps: Sequence[int]) -> Iterator[tuple[slice,
 def _values(variable: Any, axes: Sequence[Any], where: Mapping[Any, slice | IntArray], shape: tuple[int, ...]) -> Any:
     """A variable's values at all cells of a block, (n,)."""
     own = [axis for axis in axes if axis in variable.dims]
-    found = np.asarray(variable.transpose(*own).isel({axis: where[axis] for axis in own}).values)
-    if found.dtype.kind == "S":
-        found = np.char.decode(found, "utf-8", "replace")
-    lengths = iter(found.shape)
-    spread = found.reshape([next(lengths) if axis in variable.dims else 1 for axis in axes])
+    result = np.asarray(variable.transpose(*own).isel({axis: where[axis] for axis in own}).values)
+    if result.dtype.kind == "S":
+        result = np.char.decode(result, "utf-8", "replace")
+    lengths = iter(result.shape)
+    spread = result.reshape([next(lengths) if axis in variable.dims else 1 for axis in axes])
     return np.broadcast_to(spread, shape).ravel()
 
 
@@ -617,10 +608,10 @@ def named_as(field: Any, names: Sequence[str]) -> Any:
     >>> named_as(xr.DataArray([[1, 0]], dims=("latitude", "x1")), ["lon", "lat"]).dims
     ('lat', 'x1')
     """
-    found = {}
+    result = {}
     for kind in (LONGITUDES[:-1], LATITUDES[:-1]):
         wanted = next((name for name in names if name in kind), None)
         have = next((axis for axis in field.dims if axis in kind), None)
         if wanted is not None and have is not None and have != wanted and wanted not in field.coords:
-            found[have] = wanted
-    return field.rename(found) if found else field
+            result[have] = wanted
+    return field.rename(result) if result else field

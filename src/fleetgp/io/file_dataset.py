@@ -16,7 +16,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.data.dataset import FIRST, Dataset
-from fleetgp.data.suspicions import Sample, told_of_copies
+from fleetgp.data.suspicions import Sample, describe_copies
 from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, Scaling, View
 from fleetgp.engines.basis import Box
 from fleetgp.engines.moments.fleet import FleetMoments, moments_on
@@ -53,7 +53,7 @@ class FileReader:
             yield from side_by_side(lambda pair: work(*pair), pairs[first : first + wave])
 
     def kept(self, file: Path, **settings: Any) -> ResumableCache | None:
-        """Where what was found out of a file is kept: gone if the file changes, or how it is read."""
+        """Where what is known of a file is kept: gone if the file changes, or how it is read."""
         if self.cache is None:
             return None
         facts = {"version": __version__, "pieces": 3, "file": str(file.resolve())}  # pieces: of what is kept
@@ -79,27 +79,27 @@ class FileReader:
         """The first pass over one file."""
         kept = self.kept(file, owner=owner, summaries="with products")
         if kept is not None and (piece := kept.get("survey")) is not None:
-            found = Survey.from_piece(piece)
+            result = Survey.from_piece(piece)
             if told is not None:
-                told.known(file, found.rows, before=True)
-            return found
-        found = survey(file, owner, self.scan, None if told is None else told.read)
+                told.known(file, result.rows, before=True)
+            return result
+        result = survey(file, owner, self.scan, None if told is None else told.read)
         if told is not None:
-            told.known(file, found.rows, before=False)
+            told.known(file, result.rows, before=False)
         if kept is not None:
-            kept.put("survey", found.piece)
-        return found
+            kept.put("survey", result.piece)
+        return result
 
     def joined(self, surveys: Iterable[Survey]) -> Survey:
         """Those of all files, in their order, as one; checked."""
         total: Survey | None = None
-        for file, found in zip(self.files, surveys, strict=True):
-            if total is not None and found.units and total.units and found.units != total.units:
+        for file, result in zip(self.files, surveys, strict=True):
+            if total is not None and result.units and total.units and result.units != total.units:
                 raise InputError(
                     f"{file}: expected the units {_listed(total.units)} of the files before it, "
-                    f"got {_listed(found.units)}: convert them"
+                    f"got {_listed(result.units)}: convert them"
                 )
-            total = found if total is None else total.plus(found, self.scan.drawn)
+            total = result if total is None else total.plus(result, self.scan.drawn)
         assert total is not None, "there is a file"
         columns = self.scan.columns
         total.tally.refuse(columns.numbers, "all files together", fills=columns.judged)
@@ -119,19 +119,19 @@ class FileReader:
             frame = [box.centre.tolist(), box.half.tolist(), sizes, *view.facts]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
-                found = {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
-                told.expect(-sum(part.count for part in found.values()))
-                return found
+                parts = {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
+                told.expect(-sum(part.count for part in parts.values()))
+                return parts
             rows = told.counted(rows_of(file, owner, self.scan))
-            found = gathered_moments(rows, self.scan.rows, box, sizes, view)
-            if kept is not None and sum(20 * len(part.packed) for part in found.values()) < size_of(file)[0]:
-                kept.put("moments", {name: part.packed.tolist() for name, part in found.items()})
-            return found
+            parts = gathered_moments(rows, self.scan.rows, box, sizes, view)
+            if kept is not None and sum(20 * len(part.packed) for part in parts.values()) < size_of(file)[0]:
+                kept.put("moments", {name: part.packed.tolist() for name, part in parts.items()})
+            return parts
 
         total: dict[str, FleetMoments] = {}
         with Pass(f"moments {'x'.join(map(str, sizes))}", count) as told:
-            for found in self.over_files(one):
-                for name, part in found.items():
+            for parts in self.over_files(one):
+                for name, part in parts.items():
                     total[name] = total[name].plus(part) if name in total else part
         return total
 
@@ -154,13 +154,13 @@ def gathered_moments(
     """
     waiting: dict[str, list[Array]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
-    found: dict[str, FleetMoments] = {}
+    result: dict[str, FleetMoments] = {}
 
     def take(name: str) -> None:
         taken = np.concatenate(waiting.pop(name))
         rows = view.of(Observations(taken[:, : len(box.centre)], taken[:, -1]))
         part = moments_on(box, sizes, rows.inputs, rows.values)
-        found[name] = found[name].plus(part) if name in found else part
+        result[name] = result[name].plus(part) if name in result else part
         del counts[name]
 
     for name, part in parts:
@@ -172,7 +172,7 @@ def gathered_moments(
             take(max(counts, key=lambda one: counts[one]))
     for name in list(waiting):
         take(name)
-    return found
+    return result
 
 
 def _listed(units: Sequence[str]) -> str:
@@ -314,8 +314,8 @@ class FileDataset(FileSums):
     def suspicions(self) -> list[str]:
         """What is strange about the data, as sentences."""
         copies = self.survey.copies.estimate(self.points)
-        repeated = [told_of_copies(f"about {copies}", self.points)] if copies else []
-        return [*self.survey.tally.told(self.reader.scan.columns.inputs), *repeated]
+        repeated = [describe_copies(f"about {copies}", self.points)] if copies else []
+        return [*self.survey.tally.describe_inputs(self.reader.scan.columns.inputs), *repeated]
 
     def load(self) -> Sequence[Observations]:
         if self._loaded is None:

@@ -82,33 +82,23 @@ class Reading:
     True
     """
 
-    date: str | None = field(default=None, metadata=_declared(TEXT, "NetCDF, Zarr: which day of several, YYYY-MM-DD."))
-    box: Sequence[float] | None = field(
-        default=None, metadata=_declared(BOX, "NetCDF, Zarr: west, south, east, north, in degrees.")
-    )
-    stride: int | None = field(
-        default=None, metadata=_declared(whole(least=1), "NetCDF, Zarr: every nth row and column.")
-    )
-    sep: str | None = field(
-        default=None, metadata=_declared(TEXT, "CSV: what separates the columns; tab, for example.", otherwise=",")
-    )
-    decimal: str | None = field(default=None, metadata=_declared(TEXT, "CSV: the decimal sign.", otherwise="."))
-    encoding: str | None = field(default=None, metadata=_declared(TEXT, "CSV: for example latin-1.", otherwise="utf-8"))
+    date: str | None = _declared(None, TEXT, "NetCDF, Zarr: which day of several, YYYY-MM-DD.")
+    box: Sequence[float] | None = _declared(None, BOX, "NetCDF, Zarr: west, south, east, north, in degrees.")
+    stride: int | None = _declared(None, whole(least=1), "NetCDF, Zarr: every nth row and column.")
+    sep: str | None = _declared(None, TEXT, "CSV: what separates the columns; tab, for example.", otherwise=",")
+    decimal: str | None = _declared(None, TEXT, "CSV: the decimal sign.", otherwise=".")
+    encoding: str | None = _declared(None, TEXT, "CSV: for example latin-1.", otherwise="utf-8")
     settable: bool = True
-    at: Mapping[str, float | str] | None = field(
-        default=None,
-        metadata=_declared(AT, "NetCDF, Zarr: the values of other axes, for example: depth=5 time=2021-01-05"),
+    at: Mapping[str, float | str] | None = _declared(
+        None, AT, "NetCDF, Zarr: the values of other axes, for example: depth=5 time=2021-01-05"
     )
-    time_unit: TimeUnit = field(
-        default="days",
-        metadata=_declared(
-            one_of(*get_args(TimeUnit)),
-            "What inputs that are times are counted in, since 1970: days, hours or seconds.",
-        ),
+    time_unit: TimeUnit = declared(
+        "days",
+        one_of(*get_args(TimeUnit)),
+        "What inputs that are times are counted in, since 1970: days, hours or seconds.",
+        toml=False,
     )
-    celsius: bool = field(
-        default=False, metadata=_declared(FLAG, "NetCDF, Zarr: convert targets in kelvin to degrees Celsius.")
-    )
+    celsius: bool = _declared(False, FLAG, "NetCDF, Zarr: convert targets in kelvin to degrees Celsius.")
 
     def __post_init__(self) -> None:
         for option in ("sep", "decimal", "encoding"):
@@ -412,7 +402,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Part:
+class ColumnBlock:
     """What a reader gives. values: by column.  empty: cells that hold nothing.  units: by column.
 
     notes: what was done to the values.

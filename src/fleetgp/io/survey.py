@@ -27,8 +27,8 @@ from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import (
+    ColumnBlock,
     Columns,
-    Part,
     Reading,
     check_fields,
     check_file,
@@ -75,10 +75,10 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
     _check(file, columns.reading)
     reader = {".csv": _csv, ".parquet": _parquet}.get(file.suffix.lower(), field_chunks)
     read = 0
-    found = reader(file, columns, rows)
+    result = reader(file, columns, rows)
     while True:
         try:
-            part = next(found)
+            part = next(result)
         except StopIteration:
             return
         except InputError as error:
@@ -121,7 +121,7 @@ def _check(file: Path, reading: Reading) -> None:
     check_file(file, reading)
 
 
-def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
+def _csv(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
     how = columns.reading
     options = csv_options(how)
     with csv_errors(file, how):
@@ -142,10 +142,10 @@ def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
             if table is None:
                 return
             check_fields(table, have, file, how)
-            yield Part({name: table[name].to_numpy() for name in columns.all})
+            yield ColumnBlock({name: table[name].to_numpy() for name in columns.all})
 
 
-def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
+def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
@@ -155,7 +155,7 @@ def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Part]:
     with ParquetFile(file, **options) as table:
         check_names(file, columns.all, table.schema_arrow.names, columns.reading)
         for batch in table.iter_batches(batch_size=rows, columns=list(columns.all), use_threads=False):
-            yield Part({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})
+            yield ColumnBlock({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})
 
 
 T = TypeVar("T")
@@ -259,22 +259,22 @@ class Survey:
 
 def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None = None) -> Survey:
     """Of one file, checked. own: whose rows these are, where no column says it.  heard: is told how many were read."""
-    found: Survey | None = None
+    result: Survey | None = None
     first = None
     for chunk in chunks(file, scan.columns, scan.rows):
         names, codes = _owners(file, own, chunk)
         if first is None and (codes < 0).any():
             first = chunk.before + int((codes < 0).argmax())
         part = _of_chunk(file, names, codes, chunk, scan)
-        found = part if found is None else found.plus(part, scan.drawn)
+        result = part if result is None else result.plus(part, scan.drawn)
         if heard is not None:
             heard(len(chunk.numbers))
-    if found is None or not (found.summaries or scan.columns.agent):
+    if result is None or not (result.summaries or scan.columns.agent):
         raise InputError(f"{file}: no row with values in all of {list(scan.columns.numbers)}")
-    found.tally.refuse(scan.columns.numbers, str(file), fills=scan.columns.judged)
+    result.tally.refuse(scan.columns.numbers, str(file), fills=scan.columns.judged)
     if first is not None and not scan.drop:
-        raise missing_rows(file, found.dropped, found.rows, first)
-    return found
+        raise missing_rows(file, result.dropped, result.rows, first)
+    return result
 
 
 def rows_of(file: Path, own: str, scan: Scan) -> Iterator[tuple[str, Array]]:
@@ -417,10 +417,10 @@ class FirstPass(Pass):
 
     def followed(self, files: Iterable[Path], surveys: Iterable[Survey]) -> Iterator[Survey]:
         """The same, where files are read elsewhere: a file counts when it is there."""
-        for file, found in zip(files, surveys, strict=True):
-            self.known(file, found.rows, before=False)
-            self.read(found.rows)
-            yield found
+        for file, result in zip(files, surveys, strict=True):
+            self.known(file, result.rows, before=False)
+            self.read(result.rows)
+            yield result
 
 
 def guessed_rows(file: Path) -> float | None:

@@ -102,14 +102,14 @@ def read_observations(
     >>> found.inputs.tolist(), found.observations.tolist(), found.labels
     ([[0.0, 1.0], [1.0, 1.0]], [15.5, 15.7], ('ada', 'bo'))
     """
-    what = Wanted(inputs, target, agent, deviation)
+    what = ColumnRoles(inputs, target, agent, deviation)
     what.check(missing)
     table = read_columns(path, what.all, text=lambda name: name == agent, reading=reading, targets=what.targets)
     return observations_of(table, path, what, missing=missing, fill=fill, reading=reading, of_agent=of_agent)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ColumnRoles:
     """Which columns are what; see `read_observations`."""
 
     inputs: Sequence[str]
@@ -145,7 +145,7 @@ class Wanted:
 def observations_of(
     table: Table,
     where: object,
-    what: Wanted,
+    what: ColumnRoles,
     *,
     missing: Missing,
     fill: Sequence[float] | None = None,
@@ -180,18 +180,18 @@ def observations_of(
         empty = [name for name in labelled if name not in set(labels)]
         if empty:
             raise InputError(f"{where}: agent {empty[0]!r} has no row with values in all of {named}")
-    found = np.where(known, numbers, np.nan)[sound]
-    observations = found[:, -1] if isinstance(what.target, str) else found[:, width:]
-    own = None if what.deviation is None else check_deviation_column(where, what.deviation, found[:, len(inputs)])
+    result = np.where(known, numbers, np.nan)[sound]
+    observations = result[:, -1] if isinstance(what.target, str) else result[:, width:]
+    own = None if what.deviation is None else check_deviation_column(where, what.deviation, result[:, len(inputs)])
     times = {name: unit for name, (_, unit) in zip(what.inputs, inputs, strict=True) if unit}
     units = {name: unit for name, unit in {**table.units, **times}.items() if unit and name in named}
-    rest = labels, int((~sound).sum()), table.notes + _left(found, named), own, units
-    return ObservationTable(found[:, : len(inputs)], observations, *rest)
+    rest = labels, int((~sound).sum()), table.notes + _left(result, named), own, units
+    return ObservationTable(result[:, : len(inputs)], observations, *rest)
 
 
-def _left(found: Array, named: Sequence[str]) -> tuple[str, ...]:
+def _left(result: Array, named: Sequence[str]) -> tuple[str, ...]:
     """What is missing in rows that are taken for what else they have."""
-    missing = dict(zip(named, np.isnan(found).sum(axis=0).tolist(), strict=True))
+    missing = dict(zip(named, np.isnan(result).sum(axis=0).tolist(), strict=True))
     return tuple(
         f"{name} is missing in {count:,} rows, which do not count for it" for name, count in missing.items() if count
     )

@@ -114,9 +114,9 @@ def sound_log_theta(values: object, width: int) -> bool:
     (False, False, False)
     """
     try:
-        found = np.array(values, dtype=float)
+        result = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError):
         return False
-    if found.ndim not in (1, 2) or found.shape[-1] != width:
+    if result.ndim not in (1, 2) or result.shape[-1] != width:
         return False
-    return bool((np.abs(found) <= LOG_RANGE).all())  # False for NaN
+    return bool((np.abs(result) <= LOG_RANGE).all())  # False for NaN

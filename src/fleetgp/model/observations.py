@@ -61,10 +61,10 @@ class Observations:
     @cached_property
     def version(self) -> int:
         """A number that differs where anything else is observed; the same in every process."""
-        found = hashlib.blake2b(digest_size=VERSION_BYTES)
+        result = hashlib.blake2b(digest_size=VERSION_BYTES)
         for part in (self.packed, self.values):
-            found.update(np.ascontiguousarray(part).tobytes())
-        return int.from_bytes(found.digest(), "big")
+            result.update(np.ascontiguousarray(part).tobytes())
+        return int.from_bytes(result.digest(), "big")
 
     def same(self, other: Observations) -> bool:
         """Whether all numbers are the same."""
@@ -99,10 +99,10 @@ class Observations:
         every = [part.arrays for part in (self, *others)]
         if len({len(arrays) for arrays in every}) != 1:
             raise ValueError("expected observations that all know the same about their noise")
-        found = iter([np.concatenate(columns) for columns in zip(*every, strict=True)])
-        inputs, values = next(found), next(found)
+        result = iter([np.concatenate(columns) for columns in zip(*every, strict=True)])
+        inputs, values = next(result), next(result)
         noise_std, group, weight = (
-            None if array is None else next(found) for array in (self.noise_std, self.group, self.weight)
+            None if array is None else next(result) for array in (self.noise_std, self.group, self.weight)
         )
         return type(self)(inputs, values, noise_std, group, weight)
 

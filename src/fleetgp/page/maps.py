@@ -186,7 +186,7 @@ def deviations(answer: Mapping[str, Any]) -> Array:
 
 
 def field_of(axes: MapAxes, shape: tuple[int, ...], answer: Mapping[str, Any]) -> MapField:
-    unknown = np.asarray(answer.get("uninformed", np.zeros(len(answer["mean"]))), dtype=bool)
+    unknown = np.asarray(answer.get("prior_only", np.zeros(len(answer["mean"]))), dtype=bool)
     return MapField(axes, shape, np.asarray(answer["mean"], dtype=float), deviations(answer), unknown)
 
 
@@ -199,7 +199,7 @@ def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, 
         "deviation": deviation,
         "low": mean - WIDTH * deviation,
         "high": mean + WIDTH * deviation,
-        "unknown": bool(np.any(answer.get("uninformed", False))),
+        "unknown": bool(np.any(answer.get("prior_only", False))),
         "took_part": [name for name, points in answer.get("said", {}).items() if points],
         "missing": list(answer.get("missing", [])),
         "method": answer["method"],
@@ -344,7 +344,7 @@ class Mapper:
             raise NetworkError("the fleet learned something in between: the map is asked for again")
         whole: dict[str, Any] = {
             name: np.concatenate([answer[name] for answer in answers])
-            for name in ("mean", "std", "variance", "uninformed")
+            for name in ("mean", "std", "variance", "prior_only")
             if name in answers[0]
         }
         self.budget.spend(len(points), took, self._cost(before, answers))

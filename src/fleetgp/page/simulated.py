@@ -148,7 +148,7 @@ class Simulated(PageSource):
         return {
             "mean": answer.mean,
             "variance": answer.variance,
-            "uninformed": answer.uninformed,
+            "prior_only": answer.prior_only,
             "said": dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True)),
             "missing": [],
             "method": answer.method,

@@ -198,8 +198,8 @@ class Layers:
         known = np.isfinite(data[mean].values)
         if CELL_STATUS in names:
             known &= data[CELL_STATUS].values == KNOWN
-        elif "uninformed" in names:
-            known &= ~data["uninformed"].values
+        elif "prior_only" in names:
+            known &= ~data["prior_only"].values
         units = {str(name): str(one.attrs["units"]) for name, one in data.variables.items() if "units" in one.attrs}
         axes = data[x].values, data[y].values
         return cls((x, y), *axes, data[mean].values, data[deviation].values, known, mean, units)

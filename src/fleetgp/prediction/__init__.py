@@ -1,9 +1,10 @@
 """The prediction methods: six aggregations, fifteen decentralized, and the exact GP."""
 
 from fleetgp.options import PredictionOptions
-from fleetgp.prediction.answer import gradient, joint, predict, predict_in_blocks
+from fleetgp.prediction.answer import Question, agree, gradient, joint, predict
+from fleetgp.prediction.cache import PredictionCache
 from fleetgp.prediction.calibration import Calibration, Holding
-from fleetgp.prediction.conditioned import Conditioned, Conditioner
+from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.methods import PredictionMethod, SharedState
 from fleetgp.prediction.registry import (
     DECENTRALIZED_METHODS,
@@ -23,21 +24,22 @@ __all__ = [
     "Beliefs",
     "Calibration",
     "Conditioned",
-    "Conditioner",
     "Gradient",
     "Holding",
     "Joint",
     "JointRule",
     "Pieces",
     "Prediction",
+    "PredictionCache",
     "PredictionMethod",
     "PredictionOptions",
+    "Question",
     "SharedState",
     "Suggestion",
+    "agree",
     "gradient",
     "joint",
     "predict",
-    "predict_in_blocks",
     "prediction_method",
     "refuse_foreign",
     "register_rule",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,69 +15,85 @@ from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.calibration import Calibration
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.methods import Answer, PredictionMethod, PreparedQuery, SharedState, Vector, block_size
+from fleetgp.prediction.methods import (
+    Answer,
+    PredictionMethod,
+    PreparedQuery,
+    PreviousState,
+    SharedState,
+    Vector,
+    block_size,
+)
 from fleetgp.prediction.posteriors import UNUSED, first_used
 from fleetgp.prediction.results import INFORMED, Gradient, Joint, Prediction, joined, kept_once, worst
 
 
-def predict(
-    conditioned: Conditioned,
-    network: Network,
-    method: PredictionMethod,
-    queries: Array,
-    options: PredictionOptions,
-    *,
-    observed: bool = False,
-    to: int | None = None,
-    shared: SharedState | None = None,
-    calibration: Calibration | None = None,
-) -> Prediction:
-    """Mean and variance at the queries (T, D), in the units of the data; observed: the variance of y instead of f's.
+@dataclass(frozen=True)
+class Question:
+    """queries: (T, D), as a user has them.  observed: whether variances are of an observation instead of f.
 
-    shared: what all agents hold already. Without it, everything that the method needs from other agents is sent over
-        the network, however often it was sent before: agents that joined later, or were started again, can take part.
-    to, calibration: see `predict_in_blocks`.
-    """
-    if shared is None:
-        shared = method.agree(network, conditioned, options) if len(queries) else SharedState()
-    how: dict[str, Any] = {"observed": observed, "to": to, "calibration": calibration}
-    blocks = predict_in_blocks(conditioned, network, method, queries, options, shared, **how)
-    return joined([block for _, block in blocks])
-
-
-def predict_in_blocks(
-    conditioned: Conditioned,
-    network: Network,
-    method: PredictionMethod,
-    queries: Array,
-    options: PredictionOptions,
-    shared: SharedState,
-    *,
-    observed: bool = False,
-    done: Collection[int] = (),
-    to: int | None = None,
-    calibration: Calibration | None = None,
-) -> Iterator[tuple[int, Prediction]]:
-    """The answers block by block, each with its number; those in `done` are left out. No queries are one block.
-
-    shared: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
+    done: numbers of blocks to leave out.
     to: the only agent that needs the answer. Along the tree no other receives it; the answers of others are NaN then.
     calibration: multiplies the standard deviations, if it is one for this method with these options.
     """
-    size = block_size(method, network, options)
-    calibration = calibration if calibration is not None and calibration.about(method, options) else None
-    for number, start in enumerate(range(0, max(1, len(queries)), size)):
-        if number not in done:
-            query = PreparedQuery(network, conditioned, queries[start : start + size], options, shared, to)
-            yield number, _prediction(method, query, observed, calibration)
+
+    method: PredictionMethod
+    queries: Array
+    options: PredictionOptions
+    observed: bool = False
+    done: Collection[int] = ()
+    to: int | None = None
+    calibration: Calibration | None = None
+
+    @property
+    def own_calibration(self) -> Calibration | None:
+        """The calibration if it is for this question."""
+        known = self.calibration
+        return known if known is not None and known.about(self.method, self.options) else None
 
 
-def _prediction(
-    method: PredictionMethod, query: PreparedQuery, observed: bool, calibration: Calibration | None
+def predict(
+    conditioned: Conditioned, network: Network, question: Question, shared: SharedState | None = None
 ) -> Prediction:
-    conditioned, count = query.conditioned, len(query.queries)
-    nothing = np.zeros((len(query.hosted), 0))
-    answer = method.predict(query) if count else Answer(nothing, nothing, query.everyone)
+    """Mean and variance at the queries, in the units of the data.
+
+    shared: what all agents hold already. Without it, everything that the method needs from other agents is sent over
+        the network, however often it was sent before: agents that joined later, or were started again, can take part.
+    """
+    if shared is None:
+        shared = agree(conditioned, network, question) if len(question.queries) else SharedState()
+    return joined([block for _, block in predict_in_blocks(conditioned, network, question, shared)])
+
+
+def agree(
+    conditioned: Conditioned, network: Network, question: Question, previous: PreviousState | None = None
+) -> SharedState:
+    """What the method needs from other agents, whatever is asked; see `PredictionMethod.agree`."""
+    with conditioned.in_user_units():
+        return question.method.agree(network, conditioned, question.options, previous)
+
+
+def predict_in_blocks(
+    conditioned: Conditioned, network: Network, question: Question, shared: SharedState
+) -> Iterator[tuple[int, Prediction]]:
+    """The answers block by block, each with its number. No queries are one block.
+
+    shared: what the agents agreed on before. The ledger of every answer is the network's: it counts all blocks so far.
+    """
+    method, nothing = question.method, np.zeros((len(network.hosted), 0))
+    places, size = conditioned.view.coordinates.places(question.queries), block_size(method, network, question.options)
+    for number, start in enumerate(range(0, max(1, len(places)), size)):
+        if number not in question.done:
+            some = places[start : start + size]
+            query = PreparedQuery(network, conditioned, some, question.options, shared, question.to)
+            with conditioned.in_user_units():
+                answer = method.predict(query) if len(some) else Answer(nothing, nothing, query.everyone)
+            yield number, _prediction(question, query, answer)
+
+
+def _prediction(question: Question, query: PreparedQuery, answer: Answer) -> Prediction:
+    conditioned, count, method = query.conditioned, len(query.queries), question.method
+    calibration, to = question.own_calibration, question.to
     scaling = conditioned.scaling
     outcomes = [o for o in (answer.averaging, answer.solving) if o is not None]
     of_f = scaling.scale**2 * answer.variances
@@ -101,7 +117,8 @@ def _prediction(
         explained=kept_once(method.explained(query.prior, answer.participants, answer.variances)),
         factors=kept_once(factors),
         noise=conditioned.noise.copy(),
-        observed=observed,
+        observed=question.observed,
+        asked=query.hosted.index(to) if to in query.hosted else 0,
         **_sampled(query, conditioned.shards),
     )
 
@@ -119,35 +136,25 @@ def _rounds(outcome: BatchOutcome | None, queries: int) -> IntArray:
     return np.asarray(outcome.rounds.max(axis=0, initial=0), dtype=np.int64)
 
 
-def joint(
-    conditioned: Conditioned,
-    network: Network,
-    method: PredictionMethod,
-    queries: Array,
-    options: PredictionOptions,
-    shared: SharedState,
-    *,
-    observed: bool = False,
-    to: int | None = None,
-    calibration: Calibration | None = None,
-) -> Joint:
-    """Mean and covariance at all queries (T, D) together; observed: of observations instead of f."""
-    before, size = network.round, len(queries)
-    query = PreparedQuery(network, conditioned, queries, options, shared, to)
-    answer = method.joint(query)
+def joint(conditioned: Conditioned, network: Network, question: Question, shared: SharedState) -> Joint:
+    """Mean and covariance at all queries together, in the units of the data."""
+    method, to, calibration = question.method, question.to, question.own_calibration
+    before, size, places = network.round, len(question.queries), conditioned.view.coordinates.places(question.queries)
+    query = PreparedQuery(network, conditioned, places, question.options, shared, to)
+    with conditioned.in_user_units():
+        answer = method.joint(query)
     scale = conditioned.scaling.scale
     vector = answer.vector or Vector(np.full(size, np.nan), np.full((size, size), np.nan))
     noise = float(conditioned.noise[network.hosted.index(to) if to in network.hosted else 0, 0])
     covariance = scale**2 * vector.covariance
     of_observation = np.diagonal(covariance) + noise
-    known = calibration if calibration is not None and calibration.about(method, options) else None
-    factor = np.ones(size) if known is None else known.factors(of_observation)
-    if observed:
+    factor = np.ones(size) if calibration is None else calibration.factors(of_observation)
+    if question.observed:
         covariance = covariance + noise * np.eye(size)
     explained = method.explained(query.prior[0], answer.participants, np.diagonal(vector.covariance))
     return Joint(
         method=method.name,
-        mean=np.asarray(conditioned.scaling.mean(queries) + scale * vector.mean),
+        mean=np.asarray(conditioned.scaling.mean(places) + scale * vector.mean),
         covariance=np.asarray(factor[:, None] * covariance * factor),
         participants=answer.participants,
         status="converged",
@@ -157,39 +164,33 @@ def joint(
         ledger=network.ledger,
         noise=noise,
         factor=factor,
-        uninformed=explained < INFORMED,
+        prior_only=explained < INFORMED,
     )
 
 
-def gradient(
-    conditioned: Conditioned,
-    network: Network,
-    method: PredictionMethod,
-    queries: Array,
-    options: PredictionOptions,
-    shared: SharedState,
-    *,
-    to: int | None = None,
-) -> Gradient:
-    """The gradient of the mean at the queries (T, D), by the model's coordinates, in the units of the data."""
-    parts, size = [], block_size(method, network, options)
-    for start in range(0, len(queries), size):
-        before = network.round
-        answer = method.gradient(
-            PreparedQuery(network, conditioned, queries[start : start + size], options, shared, to)
-        )
+def gradient(conditioned: Conditioned, network: Network, question: Question, shared: SharedState) -> Gradient:
+    """The gradient of the mean at the queries, by the inputs as a user has them, in the units of the data."""
+    coordinates, method = conditioned.view.coordinates, question.method
+    places, parts = coordinates.places(question.queries), []
+    size, width = block_size(method, network, question.options), places.shape[1]
+    for start in range(0, len(places), size):
+        before, some = network.round, places[start : start + size]
+        with conditioned.in_user_units():
+            answer = method.gradient(PreparedQuery(network, conditioned, some, question.options, shared, question.to))
         parts.append(replace(answer, rounds=network.round - before))
     scaling, engine = conditioned.scaling, (UNUSED,) * len(network.hosted)
-    gradient = scaling.scale * np.concatenate([np.zeros((0, queries.shape[1])), *(part.gradient for part in parts)])
-    gradient[:, : len(scaling.slope)] += np.array(scaling.slope)
+    slopes = scaling.scale * np.concatenate([np.zeros((0, width)), *(part.gradient for part in parts)])
+    slopes[:, : len(scaling.slope)] += np.array(scaling.slope)
     spreads = [part.covariance for part in parts if part.covariance is not None]
-    whole = scaling.scale**2 * np.concatenate(spreads) if parts and len(spreads) == len(parts) else None
-    nobody = np.zeros((network.agents, 0), dtype=bool)
+    spread = scaling.scale**2 * np.concatenate(spreads) if parts and len(spreads) == len(parts) else None
+    known = None if spread is None or np.isinf(spread).any() else spread
+    kinks = np.concatenate([np.zeros((0, width)), *(part.kinks.astype(float) for part in parts)])
+    nobody, change = np.zeros((network.agents, 0), dtype=bool), coordinates.jacobian(question.queries)
     return Gradient(
         method=method.name,
-        gradient=gradient,
-        covariance=whole if whole is not None and not np.isinf(whole).any() else None,
-        kinks=np.concatenate([np.zeros((0, queries.shape[1]), dtype=bool), *(part.kinks for part in parts)]),
+        gradient=np.einsum("tp,tpd->td", slopes, change),
+        covariance=None if known is None else np.einsum("tpd,tpq,tqe->tde", change, known, change),
+        kinks=np.einsum("tp,tpd->td", kinks, np.abs(change)) > 0.0,
         participants=np.concatenate([nobody, *(part.participants for part in parts)], axis=1),
         status="converged",
         rounds=max((part.rounds for part in parts), default=0) if method.decentralized else 0,

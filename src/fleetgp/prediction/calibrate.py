@@ -33,14 +33,14 @@ from fleetgp.data.partition import (
     row_pieces,
     second_half,
 )
-from fleetgp.engines.base import retold
+from fleetgp.data.transforms import View
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
-from fleetgp.prediction.answer import predict
+from fleetgp.prediction.answer import Question, predict
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -49,6 +49,7 @@ from fleetgp.prediction.calibration import (
     Knot,
     Outcomes,
     needed_factors,
+    neighbours_of,
     places_of,
 )
 from fleetgp.prediction.conditioned import Conditioned
@@ -76,7 +77,7 @@ class Fleetwide:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
-        return Conditioned(rest, self.kernel, thetas, self.scaling, options.engine, options.n_neighbours)
+        return Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
 
 
 def calibrate(
@@ -99,7 +100,7 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, options.n_neighbours, *facts)
+    return Calibration(method.name, options.eta, neighbours_of(method, options), *facts)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------
@@ -137,12 +138,12 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = _predicted(conditioned, network, method, queries, options)
+            found = predict(conditioned, network, Question(method, queries, options))
             told = _carried(conditioned, network, places, queries, found)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = _predicted(conditioned, network, method, queries, options)
+            found = predict(conditioned, network, Question(method, queries, options))
             answers = zip(found.means, found.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
@@ -157,13 +158,6 @@ def _outcomes(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
             f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
         )
-
-
-def _predicted(
-    conditioned: Conditioned, network: Network, method: PredictionMethod, queries: Array, options: PredictionOptions
-) -> Prediction:
-    with retold(units=conditioned.units):
-        return predict(conditioned, network, method, queries, options)
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:

@@ -99,6 +99,7 @@ class Knot:
 class Calibration:
     """Found by `Fleet.calibrate`, for one method and its options, at one theta, on the data as they were.
 
+    n_neighbours: of the engine; of dec-nearest, n_nearest.
     knots: where there are data, in gaps, or both.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -128,14 +129,20 @@ class Calibration:
     def told(self) -> str:
         """What it is for, in words."""
         row = METHODS[self.method]
-        having = {name: getattr(self, name) for name in ("eta", "n_neighbours") if name in row.options}
+        facts = {"eta": self.eta, "n_neighbours": self.n_neighbours, "n_nearest": self.n_neighbours}
+        having = {name: value for name, value in facts.items() if name in row.options}
         given = " and ".join(f"{name} {value}" for name, value in having.items())
         return f"{self.method} with {given}" if given else self.method
 
     def about(self, method: PredictionMethod, options: PredictionOptions) -> bool:
         """Whether it is one for such predictions."""
-        same = (self.method, self.eta, self.n_neighbours) == (method.name, options.eta, options.n_neighbours)
+        same = (self.method, self.eta, self.n_neighbours) == (method.name, options.eta, neighbours_of(method, options))
         return same and options.beta == "relative"
+
+
+def neighbours_of(method: PredictionMethod, options: PredictionOptions) -> int:
+    """The number of neighbours that matters to a method: n_nearest, or that of its engine."""
+    return options.n_nearest if "n_nearest" in method.options else options.n_neighbours
 
 
 def interpolated(places: Array, variances: Array) -> Array:

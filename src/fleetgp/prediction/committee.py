@@ -19,8 +19,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import average_items
+from fleetgp.consensus.agreements import Drawn, communication_data
 from fleetgp.consensus.reductions import of_fleet
-from fleetgp.consensus.samples import Drawn, communication_data
 from fleetgp.engines.base import Slopes
 from fleetgp.errors import InputError
 from fleetgp.kernels.stationary import Kernel

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.agreements import Scaling
-from fleetgp.consensus.samples import augmented, without
+from fleetgp.consensus.agreements import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.engines.base import Posterior
+from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, View
+from fleetgp.engines.base import Posterior, retold
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
@@ -26,7 +27,8 @@ from fleetgp.prediction.reach import Reach
 class Conditioned:
     """The posteriors of the agents hosted here, computed when a method first needs them, and kept.
 
-    shards: the agents' data.  thetas: (A, P), in the units of the data.  scaling: that of the model.
+    shards, thetas: the agents' data, and hyperparameters (A, P), both as a user has them.  view: how the model sees
+    them.  names: of the hyperparameters, for errors.
     It knows no network: what other agents sent comes with each call, and what was computed from it is kept until
     they send something else. `hosted` are the agents' numbers in the network, for the draws of samples and errors.
     """
@@ -36,17 +38,19 @@ class Conditioned:
         shards: Dataset,
         kernel: Kernel,
         thetas: Array,
-        scaling: Scaling | None = None,
+        view: View = VIEW_AS_GIVEN,
         engine: str = "auto",
         n_neighbours: int = NEIGHBOURS,
+        names: Sequence[str] | None = None,
     ) -> None:
         check_engine(engine, kernel)
-        self.kernel, self.engine, self.scaling = kernel, engine, scaling or Scaling()
+        self.kernel, self.engine, self.view, self.scaling = kernel, engine, view, view.scaling
         self._expert = partial(_expert, kernel=kernel, engine=engine, n_neighbours=n_neighbours)
-        #: of theta, in those of the data
-        self.units = np.exp(self.scaling.shift(kernel.units(shards.dimension)))
-        self.thetas = thetas / self.units
-        self.shards = shards.rescaled(self.scaling)
+        of_inputs, moved = model_units(kernel, view.coordinates, shards.dimension), shards.moved(view.coordinates)
+        of_values = np.exp(view.scaling.shift(kernel.units(moved.dimension)))
+        self._units, self._names = of_inputs * of_values, names
+        self.thetas = thetas / of_inputs / of_values
+        self.shards = moved.rescaled(view.scaling)
         self.noise = thetas[:, -1:] ** 2
         if kernel.noise_model.differs:
             self.noise = np.array([self._noise(own, theta) for own, theta in zip(self.shards, thetas, strict=True)])
@@ -57,12 +61,16 @@ class Conditioned:
         self._extended: Extensions | None = None
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
+    def in_user_units(self) -> AbstractContextManager[None]:
+        """Errors about theta from within, as the user would say it."""
+        return retold(units=self._units, names=self._names)
+
     def append(self, i: int, more: Observations) -> None:
-        """More observations of one agent, in the units of the data: nothing is computed anew for any other.
+        """More observations of one agent, as a user has them: nothing is computed anew for any other.
 
         What joins an agent's data with the samples of all agents stays for as long as these do.
         """
-        scaled = self.scaling.scaled(more)
+        scaled = self.view.of(more)
         self.shards = self.shards.grown(i, scaled)
         robust = self.kernel.noise_model.robust
         if robust:
@@ -235,36 +243,6 @@ def _expert(
     return Expert(data, kernel, agent, engine, n_neighbours, moments=moments)
 
 
-class Conditioner:
-    """Gives the same `Conditioned` again until data, theta, scaling, kernel, engine or n_neighbours change.
-
-    Rows that come after the old ones are given to it: nothing else is computed anew.
-
-    The arrays of a shard must not be written to while they are in use here; new data are new arrays.
-    """
-
-    def __init__(self) -> None:
-        self._last: Conditioned | None = None
-        self._data: Dataset | None = None
-        self._model: tuple[object, ...] = ()
-
-    def condition(
-        self,
-        shards: Dataset,
-        kernel: Kernel,
-        thetas: Array,
-        scaling: Scaling,
-        engine: str,
-        n_neighbours: int = NEIGHBOURS,
-    ) -> Conditioned:
-        model = (kernel, thetas.shape, thetas.tobytes(), scaling, engine, n_neighbours)
-        more = None if self._data is None else shards.added_since(self._data)
-        if self._last is None or model != self._model or more is None:
-            self._last = None  # before the next one needs the memory
-            self._last = Conditioned(shards, kernel, thetas, scaling, engine, n_neighbours)
-        else:
-            for i, rows in enumerate(more):
-                if len(rows):
-                    self._last.append(i, rows)
-        self._data, self._model = shards, model
-        return self._last
+def model_units(kernel: Kernel, coordinates: Coordinates, dimension: int) -> Array:
+    """Of the hyperparameters in the coordinates of the model, in those of a user, (P,)."""
+    return np.exp(coordinates.shift(kernel.units(dimension)))

@@ -61,6 +61,9 @@ class Exact(PredictionMethod):
     def exact(self, agents: int) -> bool:
         return True
 
+    def takes_moments(self, *, central: bool) -> bool:
+        return central != self.decentralized
+
     def check_joint(self, agents: int) -> None:
         pass
 

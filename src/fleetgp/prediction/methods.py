@@ -278,6 +278,10 @@ class PredictionMethod(abc.ABC):
         """Whether it is one exact GP: of all data, or of those that count."""
         return False
 
+    def takes_moments(self, *, central: bool) -> bool:
+        """Whether it needs the moments of all data where they are: at the central node, or at every agent."""
+        return False
+
     def doubles(self, agents: int, options: PredictionOptions) -> int:
         """Numbers per query that are held besides sums and verdicts."""
         return 0

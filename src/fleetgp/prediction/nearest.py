@@ -68,7 +68,7 @@ class Nearest(PredictionMethod):
 
     @property
     def options(self) -> tuple[str, ...]:
-        return ("n_neighbours",)
+        return ("n_nearest",)
 
     @property
     def notes(self) -> tuple[str, str]:
@@ -84,7 +84,7 @@ class Nearest(PredictionMethod):
         return True
 
     def doubles(self, agents: int, options: PredictionOptions) -> int:
-        return agents * 6 * options.n_neighbours  # every agent's nearest, and what they are merged in
+        return agents * 6 * options.n_nearest  # every agent's nearest, and what they are merged in
 
     def check_joint(self, agents: int) -> None:
         pass
@@ -138,7 +138,7 @@ class Nearest(PredictionMethod):
         if needed > MOST_NEAR:
             raise InputError(
                 f"dec-nearest: a joint covariance is of at most {MOST_NEAR} observations near any of the queries, got "
-                f"{needed}: give fewer queries, or fewer neighbours"
+                f"{needed}: give fewer queries, or a smaller n_nearest"
             )
         pool = at_root(query, rows)
         names = numbers_for(network.agents)
@@ -206,7 +206,7 @@ class Nearest(PredictionMethod):
 
 def nearest_rows(query: PreparedQuery) -> tuple[int, list[IntArray]]:
     """How many observations answer a query, and of each hosted agent the rows that may be among them."""
-    count = min(query.options.n_neighbours, query.shared.size)
+    count = min(query.options.n_nearest, query.shared.size)
     distances, rows = query.conditioned.reach.nearest(query.queries, count)
     with query.network.phase("select"):
         enough = _enough(query.network, distances)
@@ -305,7 +305,7 @@ def local_answers(
         else:
             found = _of_each(pool, queries, rows, kernel, h, agent)
     except MemoryError:
-        raise InputError(f"dec-nearest with {count} neighbours needs more memory than there is: use fewer") from None
+        raise InputError(f"dec-nearest with n_nearest={count} needs more memory than there is: use fewer") from None
     found[:, 1] = np.maximum(found[:, 1], SMALLEST * kernel.variance(queries, h))
     return found, rows
 

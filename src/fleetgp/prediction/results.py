@@ -140,7 +140,7 @@ class Prediction:
     >>> np.allclose(high - low, 2 * 1.96 * out.std_observed, rtol=1e-4)
     True
     >>> out.to_frame().columns.tolist()
-    ['x1', 'x2', 'mean', 'std', 'std_observed', 'n_agents', 'uninformed']
+    ['x1', 'x2', 'mean', 'std', 'std_observed', 'n_agents', 'prior_only']
     >>> dict(out.to_dataset().sizes)  # x2 is the same for both: a coordinate, and no axis
     {'x1': 2}
     """
@@ -207,7 +207,7 @@ class Prediction:
         return self.mean - half, self.mean + half
 
     def to_frame(self, queries: Any = None) -> Any:
-        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, n_agents, uninformed.
+        """A pandas data frame, a row for each query: inputs, mean, std, std_observed, n_agents, prior_only.
 
         The inputs are called x1, x2, ... where they have no names; those that are times are times again.
         agents: how many took part.
@@ -229,7 +229,7 @@ class Prediction:
             "std": self.std,
             "std_observed": self.std_observed,
             "n_agents": np.asarray(self.participants.sum(axis=0)),
-            "uninformed": self.uninformed,
+            "prior_only": self.prior_only,
         }
 
     @property
@@ -238,7 +238,7 @@ class Prediction:
         return np.asarray(self.factors[self.asked])
 
     @property
-    def uninformed(self) -> BoolArray:
+    def prior_only(self) -> BoolArray:
         """(T,) where the answer is no better than the prior: far from all data, or nobody took part."""
         return np.asarray(self.explained[self.asked] < INFORMED)
 
@@ -336,7 +336,7 @@ class Joint:
     engine: (A,) where each agent's own posterior came from.
     noise: the variance of an observation of the agent that asks, beyond that of f.
     factor: (T,) what a calibration has multiplied the standard deviations by; 1 without one.
-    uninformed: (T,) where the answer is no better than the prior: a FleetGPWarning says so too.
+    prior_only: (T,) where the answer is no better than the prior: a FleetGPWarning says so too.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -358,7 +358,7 @@ class Joint:
     ledger: Ledger
     noise: float
     factor: Array
-    uninformed: BoolArray
+    prior_only: BoolArray
 
     @property
     def variance(self) -> Array:

@@ -34,7 +34,7 @@ class Answers:
 
     share: (M,) of the points in which each agent had a say.
 
-    uninformed: (T,) where the answer is no better than the prior.
+    prior_only: (T,) where the answer is no better than the prior.
     factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
     drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
     sent: messages, scalars and bytes of each kind of content; `bytes` has the headers of frames too.
@@ -47,7 +47,7 @@ class Answers:
     std: Array
     std_observed: Array
     participants: IntArray
-    uninformed: BoolArray
+    prior_only: BoolArray
     share: Array
     status: str
     rounds: int
@@ -81,7 +81,7 @@ def ask(
     position, fleet = model.agents.index(asked), model.fleet
     given = {name: value for name, value in options.items() if value is not None}
     engine = given.pop("engine", "auto")
-    of_engine = None if row.rule == "nearest" else given.pop("n_neighbours", None)
+    of_engine = given.pop("n_neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
     kept = ResumableCache(
         out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
@@ -97,9 +97,9 @@ def ask(
         heard, total = listener or _nobody, len(queries)
         pace = Pace(already := min(len(pieces) * size, total))
         heard(Progress(method, already, total, pace.told(already, total), unit="point"))
-        for number, found in blocks if len(pieces) < len(numbers) else ():
-            before, sent = sent, {kind: vars(traffic) for kind, traffic in found.ledger.by_kind().items()}
-            pieces[number] = _piece(found, _added([(sent, 1), (before, -1)]))
+        for number, result in blocks if len(pieces) < len(numbers) else ():
+            before, sent = sent, {kind: vars(traffic) for kind, traffic in result.ledger.by_kind().items()}
+            pieces[number] = _piece(result, _added([(sent, 1), (before, -1)]))
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
             done = min(len(pieces) * size, total)
@@ -159,23 +159,23 @@ def _added(parts: Iterable[tuple[Mapping[str, Mapping[str, int]], int]]) -> dict
     return whole
 
 
-def _piece(found: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _piece(result: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """What is kept of a block's answer, for JSON. sent: by kind, and the framing."""
     return {
-        "mean": found.mean.tolist(),
-        "std": found.std.tolist(),
-        "std_observed": found.std_observed.tolist(),
-        "participants": found.participants.sum(axis=0).tolist(),
-        "uninformed": found.uninformed.tolist(),
-        "said": found.participants.sum(axis=1).tolist(),
-        "status": found.status,
-        "rounds": found.rounds,
-        "iterations": int(found.solver_rounds.max(initial=0)),
+        "mean": result.mean.tolist(),
+        "std": result.std.tolist(),
+        "std_observed": result.std_observed.tolist(),
+        "participants": result.participants.sum(axis=0).tolist(),
+        "prior_only": result.prior_only.tolist(),
+        "said": result.participants.sum(axis=1).tolist(),
+        "status": result.status,
+        "rounds": result.rounds,
+        "iterations": int(result.solver_rounds.max(initial=0)),
         "sent": sent,
-        "jitter": found.jitter,
-        "factors": [float(found.factor.min(initial=np.inf)), float(found.factor.max(initial=0.0))],
-        "drawn": int(found.drawn.sum()),
-        "held": int(found.held.sum()),
+        "jitter": result.jitter,
+        "factors": [float(result.factor.min(initial=np.inf)), float(result.factor.max(initial=0.0))],
+        "drawn": int(result.drawn.sum()),
+        "held": int(result.held.sum()),
     }
 
 
@@ -191,7 +191,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         along("std", float),
         along("std_observed", float),
         along("participants", int),
-        along("uninformed", bool),
+        along("prior_only", bool),
         np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0) / max(1, len(mean)),
         worst(piece["status"] for piece in pieces),
         max((piece["rounds"] for piece in pieces), default=0),
@@ -224,7 +224,7 @@ def save_map(
     columns: dict[str, Any] = {"mean": answers.mean, "std": answers.std, "std_observed": answers.std_observed}
     columns |= {N_AGENTS: answers.participants}
     facts = {"method": answers.method, "status": answers.status, "asked_agent": answers.agent}
-    known = on_all_cells(status, chosen, answers.uninformed)
+    known = on_all_cells(status, chosen, answers.prior_only)
     data = map_dataset(model.fleet.snapshot(), grid, columns, known, chosen, facts, units)
     picture = path if path.suffix.lower() in PICTURES else path.with_suffix(PICTURE)
     figure = _draw(grid, data, model, answers)

@@ -178,8 +178,8 @@ def theta_units(model: Model) -> dict[str, str]:
     own = ["km" if d in km else input_unit(model, name) for d, name in enumerate(inputs)]
     target = fleet.units.get(model.target, "")
     kinds = fleet.kernel.units(fleet.dimension)
-    found = [own[kind] if kind >= 0 else target if kind == OBSERVED else "" for kind in kinds]
-    return dict(zip(fleet.names, found, strict=True))
+    result = [own[kind] if kind >= 0 else target if kind == OBSERVED else "" for kind in kinds]
+    return dict(zip(fleet.names, result, strict=True))
 
 
 def without_bend(model: Model) -> dict[str, str]:
@@ -187,15 +187,15 @@ def without_bend(model: Model) -> dict[str, str]:
     fleet = model.fleet
     low, high = corners(fleet.data.summaries_along_arc(fleet.coordinates.longitude))
     units, far = theta_units(model), FAR_IF_ROUGH if "matern12" in fleet.kernel.name else FAR
-    found = {}
+    result = {}
     for (name, value), kind in zip(model.theta.items(), fleet.kernel.units(fleet.dimension), strict=True):
         bare = name.rpartition(".")[2]
         if kind < 0 or bare != f"l_{model.inputs[kind]}":
             continue
         width = float(high[kind] - low[kind]) * (DEGREE if units[name] == "km" and _in_kilometres(model) else 1.0)
         if value > far * width > 0.0:
-            found[name] = model.inputs[kind]
-    return found
+            result[name] = model.inputs[kind]
+    return result
 
 
 def _in_kilometres(model: Model) -> bool:
@@ -234,7 +234,7 @@ def _agent(name: str, model: Model) -> str:
     return name
 
 
-def told_coordinates(facts: Mapping[str, Any]) -> str:
+def describe_coordinates(facts: Mapping[str, Any]) -> str:
     """How the model sees inputs and observations, in a sentence; empty for as they are."""
     seen = {"kilometres": "on a plane in kilometres", "sphere": "on the sphere", "scaled": "scaled by their deviations"}
     said = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []

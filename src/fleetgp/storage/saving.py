@@ -183,7 +183,7 @@ def _write(model: Model, folder: Path) -> None:
         facts["calibration"] = calibration
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
     # Edges and other lists of plain values in one line each; line breaks are never inside a JSON string.
-    text = re.sub(r"\[\n[^\[\]{}]*\]", lambda found: re.sub(r"\n\s*", " ", found.group()), text)
+    text = re.sub(r"\[\n[^\[\]{}]*\]", lambda result: re.sub(r"\n\s*", " ", result.group()), text)
     (folder / DESCRIPTION).write_text(text + "\n", encoding="utf-8")
 
 

@@ -215,22 +215,22 @@ def read_coordinates(facts: Mapping[str, Any] | None, inputs: Sequence[str], mod
 
 
 def _numbers(values: Sequence[Any], what: str, dimension: int) -> tuple[float, ...]:
-    found = tuple(float(value) for value in values)
-    if len(found) not in (0, dimension) or not np.isfinite(found).all():
-        raise ValueError(f"{what}: expected none or {dimension} numbers, got {len(found)}")
-    return found
+    result = tuple(float(value) for value in values)
+    if len(result) not in (0, dimension) or not np.isfinite(result).all():
+        raise ValueError(f"{what}: expected none or {dimension} numbers, got {len(result)}")
+    return result
 
 
 def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
     """That of the fleet at its theta; None if there is none."""
-    found = fleet.calibration
-    if found is None:
+    result = fleet.calibration
+    if result is None:
         return None
-    sent = {} if found.ledger is None else found.ledger.by_kind()
+    sent = {} if result.ledger is None else result.ledger.by_kind()
     names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
     return {
-        **{name: getattr(found, name) for name in names},
-        "knots": [asdict(knot) for knot in found.knots],
+        **{name: getattr(result, name) for name in names},
+        "knots": [asdict(knot) for knot in result.knots],
         "sent": {kind: asdict(traffic) for kind, traffic in sent.items()},
     }
 
@@ -266,12 +266,12 @@ def compared_facts(compared: Sequence[Compared]) -> list[dict[str, Any]]:
 
 
 def read_compared(facts: Sequence[Mapping[str, Any]]) -> tuple[Compared, ...]:
-    found = []
+    result = []
     for one in facts:
         density = -np.inf if one["density"] is None else float(one["density"])
         theta = tuple(np.nan if value is None else float(value) for value in one["theta"])
-        found.append(Compared(typed(one, "kernel", str), density, typed(one, "rows", int), theta))
-    return tuple(found)
+        result.append(Compared(typed(one, "kernel", str), density, typed(one, "rows", int), theta))
+    return tuple(result)
 
 
 class Remembered(Dataset):

@@ -13,8 +13,7 @@ from fleetgp.training.objective import Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import TrainingProblem
 from fleetgp.training.solver import RoundSolver, Solver, StepwiseSolver
-from fleetgp.training.train import train, train_best
-from fleetgp.training.trainer import Trainer, TrainingInfo, TrainingState
+from fleetgp.training.train import Trainer, TrainingInfo, TrainingState, train, train_best
 
 __all__ = [
     "DECENTRALIZED_TRAINERS",

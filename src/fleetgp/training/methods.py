@@ -9,11 +9,10 @@ from typing import Any, Literal
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.network.ledger import KINDS
 from fleetgp.registry import Names, Registry
-from fleetgp.training.admm import EdgeAdmm, ServerAdmm
+from fleetgp.training.admm import EdgeAdmm, LinearizedStep, NestedStep, ServerAdmm
 from fleetgp.training.central import CentralMinimizer, Pooled, Shared
 from fleetgp.training.newton import TreeNewton
 from fleetgp.training.options import STEP_OPTIONS, SWITCHED, TrainingOptions
-from fleetgp.training.primal import LinearizedStep, NestedStep
 from fleetgp.training.problem import TrainingProblem
 from fleetgp.training.solver import Solver, StepwiseSolver
 

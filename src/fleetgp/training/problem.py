@@ -23,9 +23,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus import Interlude
-from fleetgp.consensus.agreements import Scaling, agree_on_scaling
+from fleetgp.consensus.agreements import Scaling, agree_on_scaling, augmented, communication_data
 from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction, gather_data
-from fleetgp.consensus.samples import augmented, communication_data
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.expert import MOST_DENSE, Expert

@@ -14,7 +14,7 @@ from fleetgp.data.transforms import DISTORTED, Coordinates
 from fleetgp.engines.base import describe_theta
 from fleetgp.errors import FleetGPWarning, NotConvergedWarning, warn
 from fleetgp.progress import Listener, Progress, Remembering
-from fleetgp.training.fit import Fit, about_bounds, about_floor, disagreement
+from fleetgp.training.fit import Fit, disagreement
 from fleetgp.training.methods import training_method
 from fleetgp.training.options import TrainingOptions
 
@@ -156,6 +156,58 @@ def _advice(far: float, label: str, fit: Fit) -> str:
     if label == "sigma_f" and far < 0.0:
         return "The observations do not vary with the inputs. Are these the right columns?"
     return f"Start elsewhere, with another theta0, or give {label} bounds"
+
+
+def about_sample(fit: Fit) -> str:
+    """What was trained on, at first and at last; empty if it was all observations from the start."""
+    if len(fit.held):
+        return (
+            f"Trained on a random sample only: {int(fit.drawn.sum()):,} of the {int(fit.held.sum()):,} observations "
+            "in the files."
+        )
+    if not len(fit.sample):
+        return ""
+    first = f"Trained first on a random sample of {int(fit.sample.sum()):,} observations"
+    if fit.status != "time limit":
+        return f"{first}, then on all."
+    return f"{first}, and had come to {int(fit.used.sum()):,} when the time was up."
+
+
+def about_approximation(fit: Fit) -> str:
+    """Whose likelihood is approximate, and how good it is; empty if all are exact."""
+    many = sum(engine == "vecchia" for engine in fit.engine)
+    if not many:
+        return ""
+    whose, each = "The likelihood", ""
+    if len(fit.engine) > 1:
+        whose, each = f"The likelihood of {many} of {len(fit.engine)} agents", " an agent, at most"
+    change = fit.approximation.max(initial=0.0)
+    good = f": twice as many neighbours would change it by some {change:.2g} nats{each}" if change else ""
+    return f"{whose} is approximate (vecchia){good}."
+
+
+def about_floor(fit: Fit, noise_floor: float) -> str:
+    """What it means that a training ended at the floor."""
+    return (
+        f"{', '.join(fit.floored)} stands at its floor, {fit.noise_floor:.3g}, at {int(fit.at_floor.sum())} of "
+        f"{len(fit.thetas)} "
+        f"agents: at this resolution the observations look free of noise. The floor is {noise_floor:g} of their "
+        "deviation: noise_floor changes it, 0 switches it off"
+    )
+
+
+def about_bounds(fit: Fit) -> str:
+    """Which hyperparameters ended at bounds that were given; empty if none did."""
+    low, high = fit.known.touched(fit.thetas)
+    ends = [("lower", low, fit.known.lower), ("upper", high, fit.known.upper)]
+    found = [
+        f"{name} stands at its {end} bound, {value:.4g}"
+        for number, name in enumerate(fit.known.names)
+        for end, touched, value in ((end, touched[number], values[number]) for end, touched, values in ends)
+        if touched
+    ]
+    beyond = ": the optimum lies there or beyond" if fit.status == "converged" else ""
+    return f"{', '.join(found)}{beyond}" if found else ""
 
 
 class TrainingProgress:

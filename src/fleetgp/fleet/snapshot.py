@@ -1,4 +1,4 @@
-"""What a fleet is conditioned on."""
+"""The model of a fleet as it is now: data, hyperparameters, and how the model sees the data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSnapshot:
     """What a fleet is conditioned on: its data, and where the hyperparameters come from.
 
     theta: one for all agents, (P,); or every agent's estimate, (M, P): they agree on the mean before they predict.
@@ -77,16 +77,16 @@ class Source:
         """Of the hyperparameters."""
         return self.kernel.names(self.inputs or self.shards.dimension)
 
-    def same(self, other: Source) -> bool:
+    def same(self, other: ModelSnapshot) -> bool:
         """Whether these are the same data (the same arrays, which nobody may write to) and the same model."""
         return self.shards.same(other.shards) and self._same_model(other)
 
-    def grown_from(self, other: Source) -> bool:
+    def grown_from(self, other: ModelSnapshot) -> bool:
         """Whether this is the same model, of which nothing follows from the data, with more rows after the old ones."""
         known = self.scaling is not None and self.coordinates is not None
         return known and self._same_model(other) and self.shards.added_since(other.shards) is not None
 
-    def _same_model(self, other: Source) -> bool:
+    def _same_model(self, other: ModelSnapshot) -> bool:
         return (
             np.array_equal(self.theta, other.theta)
             and self.graph is other.graph

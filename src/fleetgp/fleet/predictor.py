@@ -1,0 +1,197 @@
+"""The predictor of the agents hosted here: all of a fleet, a worker's group, or the one of this robot.
+
+A question is answered in four steps: the agents agree on the model (how it sees the data, and theta), they are
+conditioned on their data, they agree on what the method needs from others, and the method answers. All but the last
+are done once, and kept in a `PredictionCache`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from fleetgp.arrays import Array
+from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
+from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
+from fleetgp.data.transforms import View
+from fleetgp.engines.base import retold
+from fleetgp.engines.expert import Expert
+from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.errors import NumericalError, warn
+from fleetgp.fleet.snapshot import ModelSnapshot
+from fleetgp.network import Network
+from fleetgp.prediction import Calibration, Holding, Prediction, PredictionMethod, PredictionOptions
+from fleetgp.prediction.answer import Question, agree, gradient, joint, predict_in_blocks
+from fleetgp.prediction.cache import CacheEntry, PredictionCache
+from fleetgp.prediction.calibrate import Fleetwide
+from fleetgp.prediction.calibrate import calibrate as calibrated
+from fleetgp.prediction.conditioned import Conditioned, model_units
+from fleetgp.prediction.methods import PreviousState, SharedState
+from fleetgp.prediction.registry import prediction_method
+from fleetgp.prediction.results import Gradient, Joint, joined
+from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
+from fleetgp.training.reporting import about_coordinates
+
+
+class FleetPredictor(Protocol):
+    """What a conditioned fleet asks, wherever its agents are."""
+
+    @property
+    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
+        """What the last answer of dec-full-gp was from, and of how many rows; None if none came from this process."""
+
+    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        """The answers at some thousand queries at a time, each with its number."""
+
+    def joint(self, question: Question) -> Joint:
+        """The answer at all queries together."""
+
+    def gradient(self, question: Question) -> Gradient:
+        """The gradients of the mean at the queries."""
+
+
+def renew(cache: PredictionCache, snapshot: ModelSnapshot, options: PredictionOptions) -> None:
+    """Before another snapshot is predicted from: what was agreed on stays if only rows have come."""
+    if cache.last is None or cache.last[1] != options or not snapshot.grown_from(cache.last[0]):
+        cache.clear()
+    cache.last = snapshot, options
+
+
+class Predictor:
+    """snapshot: with the data of the hosted agents, and of estimates that differ their own.  options: of the engine."""
+
+    def __init__(
+        self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
+    ) -> None:
+        self.snapshot, self.options, self.cache = snapshot, options, cache or PredictionCache()
+        self._conditioned: dict[bool, Conditioned] = {}
+
+    @property
+    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
+        """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
+        options = PredictionOptions(seed=self.snapshot.seed)
+        known = self.cache.shared.get(prediction_method("dec-full-gp").agreement_key(options))
+        return None if known is None or known.value.moments is None else (known.value.moments, known.rows)
+
+    def predict(self, network: Network, question: Question) -> Prediction:
+        """Mean and variance at all queries."""
+        return joined([block for _, block in self.predict_in_blocks(network, question)])
+
+    def predict_in_blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
+        """All agreements that are needed are made at once, the answers as they are asked for."""
+        return predict_in_blocks(*self._prepared(network, question))
+
+    def joint(self, network: Network, question: Question) -> Joint:
+        """At all queries together."""
+        return joint(*self._prepared(network, question))
+
+    def gradient(self, network: Network, question: Question) -> Gradient:
+        """By the inputs as they are given."""
+        return gradient(*self._prepared(network, question))
+
+    def conditioned(self, network: Network, method: PredictionMethod) -> Conditioned:
+        """The hosted agents at the model that they agree on, now or before."""
+        snapshot, options, rows = self.snapshot, self.options, self.snapshot.rows
+        view, theta = self.cache.agreed(
+            network,
+            ("model", method.decentralized),
+            rows,
+            lambda _: agree_on_model(network, snapshot, method, options),
+            depends_on_data=False,
+        )
+        if method.decentralized not in self._conditioned:
+            thetas, engine = np.tile(theta, (len(snapshot.shards), 1)), (options.engine, options.n_neighbours)
+            self._conditioned[method.decentralized] = self.cache.conditioned(
+                snapshot.shards, snapshot.kernel, thetas, view, *engine, snapshot.names
+            )
+        return self._conditioned[method.decentralized]
+
+    def _prepared(self, network: Network, question: Question) -> tuple[Conditioned, Network, Question, SharedState]:
+        """All agreements that are needed, made now or before."""
+        method = question.method
+        conditioned, shared = self.conditioned(network, method), SharedState()
+        if len(question.queries):
+            shared = self.cache.agreed(
+                network,
+                method.agreement_key(question.options),
+                self.snapshot.rows,
+                lambda known: agree(conditioned, network, question, self._previous(network, method, known)),
+                depends_on_data=True,
+            )
+        return conditioned, network, question, shared
+
+    def _previous(self, network: Network, method: PredictionMethod, known: CacheEntry | None) -> PreviousState | None:
+        """What the agents hold of what a method needs: from their last agreement, or from the training."""
+        snapshot = self.snapshot
+        if known is None and snapshot.moments is not None and method.takes_moments(central=snapshot.central):
+            known = CacheEntry(SharedState(moments=snapshot.moments), 0, snapshot.trained)
+        if known is None:
+            return None
+        return PreviousState(known.value, [known.rows[i] for i in network.hosted], known.rows == snapshot.rows)
+
+
+def agree_on_model(
+    network: Network, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions
+) -> tuple[View, Array]:
+    """How the model sees the data, and the agents' common theta."""
+    reduction = ByTree(network) if method.decentralized else ByServer(network)
+    coordinates, scaling = snapshot.coordinates, snapshot.scaling
+    if coordinates is None:
+        with network.phase("coordinates"):
+            coordinates = agree_on_coordinates(reduction, snapshot.shards, snapshot.rule)
+        if text := about_coordinates(coordinates):
+            warn(text)
+    shards = snapshot.shards.moved(coordinates)
+    if scaling is None:
+        with network.phase("normalize"):
+            scaling = agree_on_scaling(reduction, shards, snapshot.mean, normalize=snapshot.normalize)
+    theta = snapshot.theta
+    if theta.ndim == 2:
+        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        with network.phase("model"):
+            theta = np.exp(reduction.total(np.log(theta)) / network.agents)
+    if snapshot.scaling is None and snapshot.mean != "zero":
+        of_model = theta / model_units(snapshot.kernel, coordinates, snapshot.shards.dimension)
+        with network.phase("mean"):
+            scaling = _generalized(network, reduction, replace(snapshot, shards=shards), scaling, of_model, options)
+    return View(scaling, coordinates), theta
+
+
+def _generalized(
+    network: Network,
+    reduction: Reduction,
+    snapshot: ModelSnapshot,
+    scaling: Scaling,
+    theta: Array,
+    options: PredictionOptions,
+) -> Scaling:
+    """The mean function by generalized least squares at a theta that was given. snapshot: in model coordinates."""
+    shards, dimension = snapshot.shards, snapshot.shards.dimension
+    scaled = theta / np.exp(scaling.shift(snapshot.kernel.units(dimension)))
+    pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
+    experts = [Expert(own, snapshot.kernel, i, options.engine, options.n_neighbours) for own, i in pairs]
+    thetas = np.tile(scaled, (len(experts), 1))
+    if snapshot.kernel.noise_model.robust:
+        experts = reweighed_experts(experts, np.log(thetas))
+    trend = trend_of(scaling, dimension)
+    correction = agree_on_correction(reduction, experts, thetas, trend)
+    if not correction.known:
+        raise NumericalError(
+            f'mean="{snapshot.mean}": generalized least squares has no answer at the theta that was given: give one '
+            "with more noise, or train"
+        )
+    return scaling.corrected(correction.coefficients.tolist())
+
+
+def calibrate_hosted(
+    snapshot: ModelSnapshot, network: Network, method: PredictionMethod, options: PredictionOptions, holding: Holding
+) -> Calibration:
+    """The part of the agents hosted here, whose data the snapshot has."""
+    view, theta = agree_on_model(network, snapshot, method, options)
+    units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
+    fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)
+    with retold(units=units, names=snapshot.names):
+        return calibrated(fleet, network, method, options, holding)
