@@ -254,11 +254,6 @@ class InMemory(Dataset):
         return [new.rows(slice(n, None)) for new, n in zip(self, sizes, strict=True)]
 
 
-def as_dataset(rows: Sequence[Observations]) -> Dataset:
-    """A dataset as it is; a list of every agent's observations as one in memory."""
-    return rows if isinstance(rows, Dataset) else InMemory(rows)
-
-
 def joined(summaries: Iterable[Summary]) -> Summary:
     """That of all of them."""
     return reduce(Summary.plus, summaries)

@@ -1,7 +1,4 @@
-"""The agents' data in files, which are read in chunks: sums over them are gathered while they stream by.
-
-Files and how they are read: passes over them, in chunks, whose sums are kept.
-"""
+"""The agents' data in files, which are read in chunks: sums over them are gathered while they stream by, and kept."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""Files with named columns: CSV, Parquet and NPZ. Needs the extra "data". NetCDF and Zarr are `io.fields`.
+"""Files with named columns: CSV, Parquet and NPZ. NetCDF and Zarr are `io.fields`. Needs the extra "data".
 
-What a file says of its own size is checked before anything is allocated for it.
-
-Which columns of a file are read, and how.
-
-Columns of files and data frames as numbers: NaN where a value is missing, or one clear error.
+What a file says of its own size is checked before anything is allocated for it. Columns become numbers, NaN where a
+value is missing, or one clear error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The first pass over a file: whose rows it has, how many and where they are, and what is strange about them.
+"""The first pass over files, some thousand rows at a time: whose rows they have, how many, where, and what is strange.
 
-Files with named columns, some thousand rows at a time: CSV, Parquet, NetCDF and Zarr. Needs the extra "data".
-
-Passes over files, as a listener hears of them: rows that were read, rows per second, and the time left.
+Needs the extra "data". A listener hears of passes: rows that were read, rows per second, and the time left.
 """
 
 from __future__ import annotations
