@@ -55,7 +55,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "models": ("Model", "save_model", "load_model"),
     "graphs": ("Graph", "GraphSequence", "io.read_edges", "Network", "InProcess", "Loopback"),
     "steps": ("Trainer", "TrainingOptions", "TrainingState", "TrainingInfo", "TRAINING_METHODS", "PREDICTION_METHODS"),
-    "extending": ("register_kernel", "register_engine", "register_graph", "register_rule"),
+    "extending": ("register_kernel", "register_engine", "register_graph", "register_rule", "register_trainer"),
     "errors": (
         "FleetGPError",
         "FleetGPWarning",

@@ -47,7 +47,15 @@ if TYPE_CHECKING:
     from fleetgp.storage.loading import load_model
     from fleetgp.storage.model import Model
     from fleetgp.storage.saving import save_model
-    from fleetgp.training import TRAINING_METHODS, Fit, Trainer, TrainingInfo, TrainingOptions, TrainingState
+    from fleetgp.training import (
+        TRAINING_METHODS,
+        Fit,
+        Trainer,
+        TrainingInfo,
+        TrainingOptions,
+        TrainingState,
+        register_trainer,
+    )
 
 __all__ = [
     "PAPER_THETA",
@@ -95,6 +103,7 @@ __all__ = [
     "register_graph",
     "register_kernel",
     "register_rule",
+    "register_trainer",
     "save_model",
     "score",
     "synthetic_field",
@@ -133,7 +142,15 @@ _HOMES = {
         "Suggestion",
         "register_rule",
     ),
-    "training": ("TRAINING_METHODS", "Fit", "Trainer", "TrainingInfo", "TrainingOptions", "TrainingState"),
+    "training": (
+        "TRAINING_METHODS",
+        "Fit",
+        "Trainer",
+        "TrainingInfo",
+        "TrainingOptions",
+        "TrainingState",
+        "register_trainer",
+    ),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

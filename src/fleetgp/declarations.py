@@ -230,8 +230,8 @@ def number_or_text(_: str, text: str) -> float | str:
 def four_sides(name: str, box: Sequence[float]) -> tuple[float, float, float, float]:
     """A box as four numbers, or one clear error."""
     if len(box) != 4:
-        told = " ".join(f"{side:g}" for side in box)
-        raise InputError(f"{name}: expected four numbers (west south east north), got {len(box)}: {told}")
+        sides = " ".join(f"{side:g}" for side in box)
+        raise InputError(f"{name}: expected four numbers (west south east north), got {len(box)}: {sides}")
     west, south, east, north = box
     return west, south, east, north
 
@@ -242,13 +242,13 @@ def values_by_name(name: str, texts: Sequence[str]) -> dict[str, float | str]:
     >>> values_by_name("--at", ["depth=5", "time=2021-01-05"])
     {'depth': 5.0, 'time': '2021-01-05'}
     """
-    found: dict[str, float | str] = {}
+    values: dict[str, float | str] = {}
     for text in texts:
         key, given, value = text.partition("=")
         if not given or not key or not value:
             raise InputError(f"{name}: expected a name and a value, like depth=5, got {text!r}")
-        found[key] = number_or_text(name, value)
-    return found
+        values[key] = number_or_text(name, value)
+    return values
 
 
 def numbers_or_none(name: str, texts: Sequence[str]) -> list[float]:

@@ -205,9 +205,9 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         queries = validate_data(self, X, dtype=np.float64, reset=False)
         asker = None if agent is None else self._number(agent)
         if return_cov:
-            found = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
+            joint = self.fleet_.joint(queries, self.predictor, engine=self.engine, agent=asker)
             noise = self.noise_**2 if self.observed else 0.0
-            return found.mean.copy(), found.covariance + noise * np.eye(len(queries))
+            return joint.mean.copy(), joint.covariance + noise * np.eye(len(queries))
         answer = self.fleet_.predict(queries, self.predictor, engine=self.engine, agent=asker)
         if answer.status != "converged":
             warn(f"{self.predictor} ended by {answer.status}", ConvergenceWarning)
@@ -247,8 +247,8 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         total, slope = -0.5 * len(observed) * np.log(2.0 * np.pi), np.zeros(len(at))
         for agent, own in enumerate(fleet.data):
             apart = own.with_values(own.values - centred.mean(own.inputs))
-            found = Expert(apart, fleet.kernel, agent, self.engine).evaluate(at)
-            total, slope = total - found.nll, slope - found.gradient
+            own_likelihood = Expert(apart, fleet.kernel, agent, self.engine).evaluate(at)
+            total, slope = total - own_likelihood.nll, slope - own_likelihood.gradient
         return (float(total), slope) if eval_gradient else float(total)
 
     # ---- the parts ------------------------------------------------------------------------------------------------

@@ -189,9 +189,9 @@ def _masked(values: Any) -> BoolArray | None:
         mask = np.atleast_1d(np.ma.getmaskarray(values))
         return np.asarray(mask.any(axis=tuple(range(1, mask.ndim))))
     if isinstance(values, list | tuple) and values and not isinstance(values[0], int | float):
-        found = [_masked(value) for value in values]
-        if any(mask is not None for mask in found):
-            return np.array([mask is not None and bool(mask.any()) for mask in found])
+        masks = [_masked(value) for value in values]
+        if any(mask is not None for mask in masks):
+            return np.array([mask is not None and bool(mask.any()) for mask in masks])
     elif isinstance(values, list | tuple):
         return np.array([value is np.ma.masked for value in values], dtype=bool)
     return None

@@ -167,7 +167,7 @@ def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatc
                 given[5](0, done, thetas, True)
             raise OverError
 
-        monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+        monkeypatch.setattr("fleetgp.agent.training_task.train", train)
         monkeypatch.setattr(Tasks, "next", lambda _: nullcontext(SimpleNamespace()))
         view: Any = SimpleNamespace(id=1, members=(0,))
         nobody: Any = None

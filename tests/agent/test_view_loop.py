@@ -17,7 +17,7 @@ from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
 
 def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fleetgp.training import train_best as real
+    from fleetgp.training import train as real
 
     broken = threading.Event()
     broken.set()
@@ -27,7 +27,7 @@ def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monke
             raise NumericalError("agent 1: its covariance cannot be factorized")
         return real(method, shards, network, *rest)
 
-    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.train", train)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
         until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
@@ -82,7 +82,7 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a lost neighbour, of a calibration and of totals: the algorithms know agents by number."""
-    from fleetgp.training import train_best as real
+    from fleetgp.training import train as real
 
     lost = [NeighbourLostError(3, [1], 30.0)]
 
@@ -97,7 +97,7 @@ def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest
     def hold(*_: Any) -> Any:
         raise NumericalError("agent 1: its rows are too far away")
 
-    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.train", train)
     monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrate)
     monkeypatch.setattr("fleetgp.agent.totals.MomentsSync.run", hold)
     options = {"training": "dec-full-gp", "training_options": 'calibrate = "rows"', "prediction": "dec-full-gp"}
@@ -120,14 +120,14 @@ def test_a_fleet_recovers_once_the_member_that_sent_wrong_values_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a0 sends ends the training of the others; nobody has to restart them or to ask for a training."""
-    from fleetgp.training import train_best as real
+    from fleetgp.training import train as real
 
     def train(method: Any, shards: Any, network: Any, *rest: Any) -> Any:
         if 0 in network._members and network._links.hosted != (0,):
             raise NumericalError("agent 0: no covariance at its values")
         return real(method, shards, network, *rest)
 
-    monkeypatch.setattr("fleetgp.agent.training_task.train_best", train)
+    monkeypatch.setattr("fleetgp.agent.training_task.train", train)
     edges = [(0, 1), (1, 2), (0, 2)]
     description, _ = describe(tmp_path, 3, points=15, edges=edges, training="dec-full-gp", training_options="")
     with running(description, tmp_path) as agents:

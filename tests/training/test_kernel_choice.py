@@ -15,7 +15,7 @@ from fleetgp.errors import InputError
 from fleetgp.kernels.expression import CANDIDATES, as_kernels
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.network import Network
-from fleetgp.training import Fit, TrainingOptions, train_best, training_method
+from fleetgp.training import Fit, TrainingOptions, train, training_method
 from fleetgp.training.outer_loops import CELLS
 from tests.conftest import mostly_long
 from tests.shared import observed
@@ -87,7 +87,7 @@ def test_the_same_bits_and_messages_however_the_agents_are_hosted(method: str) -
 
     def work(network: Network) -> Fit:
         mine = observed(shards[i] for i in network.hosted)
-        return train_best(training_method(method), mine, network, as_kernels(["se", "matern12"]), options)
+        return train(training_method(method), mine, network, as_kernels(["se", "matern12"]), options)
 
     whole = work(fg.InProcess(graph))
     for hosting in ([[0, 1], [2]], [[0], [1], [2]]):

@@ -62,7 +62,7 @@ from fleetgp.training.outer_loops import ROBUST_TURNS
 from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
 from fleetgp.training.problem import SMALLEST, TrainingProblem, prepare
 from fleetgp.training.run import tried
-from fleetgp.training.train import LocalTraining, train, train_best
+from fleetgp.training.train import LocalTraining, train
 
 #: No training converges to this tolerance.
 NEVER = 1e-200
@@ -252,7 +252,7 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
     few = replace(facts, sizes=(APART, *(1,) * (facts.agents - 1)))
     network = CountingNetwork(facts.topology)
     quick = replace(options, rounds=1, nested_iterations=None)
-    train_best(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
+    train(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
     first, last = firsts[0].rounds, lasts[0].rounds
     count, widest = len(firsts), max(range(len(firsts)), key=lambda k: lasts[k].each.bytes)
     assert first.most is not None

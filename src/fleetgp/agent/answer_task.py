@@ -66,7 +66,7 @@ class AnswerTask:
         pending.tries += 1
         self.under_way = pending
         try:
-            found = self._compute(tasks, agenda, model, pending.question, position)
+            result = self._compute(tasks, agenda, model, pending.question, position)
         except CannotAnswerError as error:
             self._requests.finish(pending, error=f"it cannot be computed: {error.why}")
             raise
@@ -76,13 +76,13 @@ class AnswerTask:
             raise
         finally:
             self.under_way = None
-        told = told_answer(found, model, tasks, self._description)
-        facts = {name: told[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
-        took_part = [name for name, points in told["said"].items() if points]
-        self._log("answered", queries=len(told["mean"]), asker=pending.asker, took_part=took_part, **facts)
-        self._requests.finish(pending, answer=told)
+        answer = answer_facts(result, model, tasks, self._description)
+        facts = {name: answer[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
+        took_part = [name for name, points in answer["said"].items() if points]
+        self._log("answered", queries=len(answer["mean"]), asker=pending.asker, took_part=took_part, **facts)
+        self._requests.finish(pending, answer=answer)
 
-    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> Found:
+    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> TaskResult:
         """Together with the others; only the member at this position, which was asked, needs the answer."""
         method, options = prediction_method(question.method), self._description.prediction_options()
         queries = question.queries
@@ -98,9 +98,9 @@ class AnswerTask:
                 calibration = calibration_for(model, tasks)
                 asked = prediction.Question(method, queries, options, to=position, calibration=calibration)
                 if totals is None:
-                    found = self._predict(network, tasks.agreed, agenda, model, predictor, asked)
+                    result = self._predict(network, tasks.agreed, agenda, model, predictor, asked)
                 else:
-                    found = predictor.predict(network, asked)
+                    result = predictor.predict(network, asked)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -110,7 +110,7 @@ class AnswerTask:
         tasks.node.well_done(tasks.view)
         self._activity.questions += 1
         left_out = () if totals is None else totals.contents.left_out(parts_of_members(agenda))
-        return Found(found, totals, left_out)
+        return TaskResult(result, totals, left_out)
 
     def _predict(
         self,
@@ -182,7 +182,7 @@ def calibration_for(model: Trained, tasks: Tasks) -> Calibration | None:
 
 
 @dataclass(frozen=True)
-class Found:
+class TaskResult:
     """totals: those from which the asker has answered alone.  left_out: members with rows that are not in them."""
 
     prediction: Prediction
@@ -220,7 +220,7 @@ class InterimQuestions:
         self._state.activity.phase = "training"
 
 
-def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
+def answer_facts(result: TaskResult, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
     """The answer of the agent that was asked, and how it came about.
 
     variance: of f.  std_observed: the deviation of an observation of this agent.
@@ -228,31 +228,31 @@ def told_answer(answered: Found, model: Trained, tasks: Tasks, description: Desc
     data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.  left_out: members with rows
     that are not.
     """
-    found, totals, names = answered.prediction, answered.totals, tasks.names
-    ledgers = tasks.agenda_ledger, found.ledger  # of this agent: with what it sent alone
-    participants = found.participants.sum(axis=0).tolist()
-    said = dict(zip(names, found.participants.sum(axis=1).tolist(), strict=True))
+    answer, totals, names = result.prediction, result.totals, tasks.names
+    ledgers = tasks.agenda_ledger, answer.ledger  # of this agent: with what it sent alone
+    participants = answer.participants.sum(axis=0).tolist()
+    said = dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True))
     whole: dict[str, Any] = {}
     if totals is not None:
         data_of = [description.names[agent] for agent in totals.contents.agents]
         participants, said = [len(data_of)] * len(participants), dict.fromkeys(data_of, len(participants))
-        whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in answered.left_out]}
+        whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in result.left_out]}
     return {
-        "mean": found.means[0].tolist(),
-        "variance": found.variance.tolist(),
-        "std_observed": found.std_observed.tolist(),
-        "factor": found.factors[0].tolist(),
+        "mean": answer.means[0].tolist(),
+        "variance": answer.variance.tolist(),
+        "std_observed": answer.std_observed.tolist(),
+        "factor": answer.factors[0].tolist(),
         "participants": participants,
-        "prior_only": found.prior_only.tolist(),
+        "prior_only": answer.prior_only.tolist(),
         "said": said,
         **whole,
         "members": names,
         "missing": [name for name in description.names if name not in names],
-        "method": found.method,
-        "status": found.status,
+        "method": answer.method,
+        "status": answer.status,
         "rounds": sum(ledger.rounds for ledger in ledgers),
-        "iterations": int(found.solver_rounds.max(initial=0)),
-        "jitter": found.jitter,
+        "iterations": int(answer.solver_rounds.max(initial=0)),
+        "jitter": answer.jitter,
         "bytes_sent": sum(ledger.bytes for ledger in ledgers),
         "theta": model.theta,
         "trained": {

@@ -20,7 +20,7 @@ from fleetgp.kernels.stationary import PURE
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
-from fleetgp.training import Fit, train_best, training_method
+from fleetgp.training import Fit, train, training_method
 from fleetgp.training.problem import SPANS
 from fleetgp.training.reporting import about_coordinates, about_divergence, about_flat, about_mean, about_offset
 
@@ -65,7 +65,7 @@ class TrainingTask:
         with tasks.next() as network:
             options = self._description.training_options(starts)
             try:
-                fit = train_best(training_method(method), InMemory([shard]), network, kernels, options, report, interim)
+                fit = train(training_method(method), InMemory([shard]), network, kernels, options, report, interim)
             except NothingToLearnError as error:  # at all members alike
                 self._memory.forget_estimates()
                 why = with_names(str(error), tasks.names)

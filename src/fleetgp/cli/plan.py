@@ -114,8 +114,8 @@ def _advice_lines(description: Description, advice: Advice) -> list[Any]:
     return lines
 
 
-def _method_row(row: TrainingMethod | PredictionMethod, notes: tuple[str, str]) -> dict[str, str]:
-    sends, use = notes
+def _method_row(row: TrainingMethod | PredictionMethod) -> dict[str, str]:
+    sends, use = row.notes
     graph = "connected" if row.decentralized else "a central node"
     return {"method": row.name, "graph": graph, "sends": sends, "use": use}
 
@@ -128,10 +128,8 @@ def methods(as_json: Json = False) -> None:
     [cyan]fleetgp methods --json[/cyan]
     """
     load_plugins()
-    trainers = [training_method(name) for name in fg.TRAINING_METHODS]
-    training = [_method_row(row, (row.sends, row.use)) for row in trainers]
-    predictors = [prediction_method(name) for name in fg.PREDICTION_METHODS]
-    prediction = [_method_row(row, row.notes) for row in predictors]
+    training = [_method_row(training_method(name)) for name in fg.TRAINING_METHODS]
+    prediction = [_method_row(prediction_method(name)) for name in fg.PREDICTION_METHODS]
     tables = []
     for title, rows in (("Training", training), ("Prediction", prediction)):
         table = plain_table(title, "method", "graph", "an agent sends", "use it", left=4)

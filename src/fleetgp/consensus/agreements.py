@@ -66,8 +66,8 @@ def agree_on_scaling(
     error, the same at every agent.
     """
     if mean == "linear":
-        found = _linear(reduction, shards)
-        return found if normalize else replace(found, scale=1.0)
+        scaling = _linear(reduction, shards)
+        return scaling if normalize else replace(scaling, scale=1.0)
     own = [[float(one.count), one.mean, one.squares] for one in shards.summaries]
     ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
     spread = float(np.sqrt(squares / count))
@@ -91,13 +91,13 @@ def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
         spread = float(np.sqrt(max(left, 0.0) / count))
         return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
 
-    (found,) = reduction.merged(rows, PRODUCTS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
-    if not found[0]:
+    (result,) = reduction.merged(rows, PRODUCTS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
+    if not result[0]:
         raise InputError(
             'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
             'from the others: leave it out, or use mean="constant"'
         )
-    return Scaling(found[1], found[2], tuple(found[3 : 3 + dimension]), tuple(found[3 + dimension :]))
+    return Scaling(result[1], result[2], tuple(result[3 : 3 + dimension]), tuple(result[3 + dimension :]))
 
 
 def independent_solution(matrix: Array, right: Array) -> Array:
@@ -198,10 +198,10 @@ def agree_on_frame(
 
     result_shape = (3 * dimension + 3,)
     with network.phase("box"):
-        found = of_fleet(network, central=central).merged(
+        result = of_fleet(network, central=central).merged(
             np.array(own)[:, None], FRAMES, finish=planned, result_shape=result_shape
         )
-    frame, sizes = Frame.read(found[0], dimension), tuple(int(size) for size in found[0, -dimension:])
+    frame, sizes = Frame.read(result[0], dimension), tuple(int(size) for size in result[0, -dimension:])
     return frame, None if 0 in sizes else sizes
 
 
@@ -210,7 +210,7 @@ def reduce_moments(
 ) -> FleetMoments:
     """The moments of all data on a box that holds them, in one reduction. Of new rows alone: what they add."""
     with network.phase("moments"):
-        rows = np.stack([found.packed for found in shards.moments(box, sizes)])
+        rows = np.stack([moments.packed for moments in shards.moments(box, sizes)])
         total = of_fleet(network, central=central).whole(rows, "moments")
     return FleetMoments.unpacked(box, sizes, total)
 
@@ -229,7 +229,7 @@ def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observat
     present = np.array([[len(data) > 0] for data in more])
     with network.phase("moments"):
         total = network.reduce_present(np.stack(rows)[:, None], present, "moments").value
-    assert total is not None, "all agents are told"
+    assert total is not None, "every agent gets the result"
     if total[0, -1] > 0.0:
         return None
     return known.plus(FleetMoments.unpacked(known.box, known.sizes, total[0, :-1]))
@@ -316,12 +316,12 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
         return np.append(total[0], distortion(latitude, -south, north, east) if possible else 0.0)[None]
 
     reach = np.stack([_reach(one, rule, longitude) for one in known])[:, None]
-    (found,) = reduction.merged(reach, MAXIMUM, finish=judged, result_shape=(5,)).tolist()
-    if told := _error(*found[:4]):
-        raise InputError(f'coordinates="kilometres": {told}')
+    (result,) = reduction.merged(reach, MAXIMUM, finish=judged, result_shape=(5,)).tolist()
+    if refusal := _error(*result[:4]):
+        raise InputError(f'coordinates="kilometres": {refusal}')
     origin = [0.0] * dimension
     origin[rule.longitude], origin[rule.latitude] = longitude, latitude
-    return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, found[4])
+    return Coordinates("kilometres", tuple(origin), local_units(rule, latitude, dimension), rule.longitude, result[4])
 
 
 def _sphere(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
@@ -424,8 +424,8 @@ def communication_data(
     if before is not None:
         parts["statistics"] = [gone for _, gone in changes]  # rows of the old samples, by their places there
     everyone = _everyones(network, parts, central=central)
-    told = zip(everyone["inputs"], everyone["observations"], strict=True)
-    new = [nothing.unpacked(packed, values) for packed, values in told]
+    rows = zip(everyone["inputs"], everyone["observations"], strict=True)
+    new = [nothing.unpacked(packed, values) for packed, values in rows]
     if before is None:
         return new
     gone = everyone["statistics"]
@@ -444,17 +444,17 @@ def _everyones(network: Network, parts: dict[str, list[Array]], *, central: bool
         for kind, values in everyone.items():
             network.scatter(np.concatenate(values), kind)
         return everyone
-    found = network.collect(parts)
-    assert found is not None, "all agents are told"
-    width, inputs = parts["inputs"][0].shape[1], found["inputs"]
+    collected = network.collect(parts)
+    assert collected is not None, "every agent gets the result"
+    width, inputs = parts["inputs"][0].shape[1], collected["inputs"]
     first = "statistics" not in parts  # later an agent may have nothing to say
     check_from_peers(
         inputs,
         lambda _, x: (x.ndim == 2 and x.shape[1] == width and len(x) > 0) or not (first or x.size),
         f"(n, {width}) inputs",
     )
-    check_from_peers(found["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input")
-    return found
+    check_from_peers(collected["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input")
+    return collected
 
 
 def _change(old: Observations, new: Observations) -> tuple[Observations, Array]:

@@ -216,10 +216,10 @@ class Spaced:
     @property
     def verdict(self) -> Verdict | None:
         """About the values with which the window opened; None in other rounds than its last."""
-        found = None if self.window is None else self.window.verdict
-        if self.window is None or found is None or self.agreed:
-            return found
-        return replace(self.window, first_scale=found.largest[START]).verdict
+        verdict = None if self.window is None else self.window.verdict
+        if self.window is None or verdict is None or self.agreed:
+            return verdict
+        return replace(self.window, first_scale=verdict.largest[START]).verdict
 
     def rested(self, verdict: Verdict, keep: BoolArray) -> Spaced:
         """After a verdict, the next rest; keep: of the cells, those that go on."""
@@ -291,12 +291,12 @@ class BatchOutcome:
 class Items:
     """A batch between two rounds.
 
-    found: what is known of each item.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
+    outcome: of each item so far.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
     (C, ...) the state at the start of the last window.  spaced: the windows; None with a tolerance of 0.
     asked: the round after which the fleet last agreed on whether anybody is busy.  over: nobody is.
     """
 
-    found: BatchOutcome
+    outcome: BatchOutcome
     rounds: int
     alive: BoolArray
     rule: BatchRule
@@ -319,8 +319,8 @@ class Batch:
         cells = state[alive]
         stopping = Maximin(self.scope.window, self.tol)
         spaced = Spaced.of(stopping, rule.kind, _flat(cells)) if self.tol > 0.0 else None
-        found = BatchOutcome.before(state, alive, self.tol)
-        return Items(found, 0, alive, rule.narrow(alive.ravel()), cells, cells, spaced)
+        outcome = BatchOutcome.before(state, alive, self.tol)
+        return Items(outcome, 0, alive, rule.narrow(alive.ravel()), cells, cells, spaced)
 
     def step(self, items: Items) -> tuple[Items, Verdict | None]:
         """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
@@ -348,7 +348,7 @@ class Batch:
         """Write the verdicts; go on with the items that neither converged nor diverged."""
         converged = verdict.converged.reshape(-1, *[1] * (items.state.ndim - 1))
         stands = np.where(converged, items.judged, items.state)
-        found = items.found.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
+        outcome = items.outcome.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
         keep = ~verdict.converged & ~verdict.diverged
         alive = items.alive.copy()
         alive[items.alive] = keep
@@ -356,7 +356,7 @@ class Batch:
             self._near.clear()
         state, rule = items.state[keep], items.rule.narrow(keep)
         over, asked = self._nobody_busy(items, alive)
-        return Items(found, items.rounds, alive, rule, state, state, spaced.rested(verdict, keep), asked, over)
+        return Items(outcome, items.rounds, alive, rule, state, state, spaced.rested(verdict, keep), asked, over)
 
     def _nobody_busy(self, items: Items, alive: BoolArray) -> tuple[bool, int]:
         """After a verdict: whether all items have ended, as far as the fleet knows, and when it last asked."""
@@ -374,7 +374,7 @@ def iterate_batch(
     state = np.asarray(state, dtype=float)
     batch = Batch(network, WholeFleet(network, state.shape[1]) if scope is None else scope, tol)
     items, _, _ = drive(batch, batch.start(rule, state), rounds if state.shape[1] else 0)
-    return items.found.after(items.rounds, items.state, items.alive)
+    return items.outcome.after(items.rounds, items.state, items.alive)
 
 
 def _flat(state: Array) -> Array:
@@ -405,9 +405,9 @@ class FloodRule(abc.ABC):
 
 @dataclass(frozen=True)
 class FloodedItems:
-    """found: what is known of each item.  alive: (T,) those that still run, and of them rule, state and settled."""
+    """outcome: what is known of each item.  alive: (T,) those that still run, and of them rule, state and settled."""
 
-    found: BatchOutcome
+    outcome: BatchOutcome
     iterations: int
     alive: BoolArray
     rule: FloodRule
@@ -428,9 +428,9 @@ class Flooded:
     def step(self, items: FloodedItems) -> tuple[FloodedItems, Verdict | None]:
         """One iteration. A verdict is about what was told in it: the state is already one update further."""
         own = items.rule.message(items.state)
-        told = self.network.flood(own, items.rule.kind)
-        check_from_peers(told, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
-        everyone = np.stack(told)
+        received = self.network.flood(own, items.rule.kind)
+        check_from_peers(received, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
+        everyone = np.stack(received)
         with np.errstate(over="ignore", invalid="ignore"):
             state = items.rule.update(items.state, everyone)
             settled = items.settled.heard(items.rule.settling(everyone))
@@ -445,19 +445,19 @@ class Flooded:
         keep = ~verdict.converged & ~verdict.diverged
         agents = len(items.state)
         alike = Verdict(np.tile(verdict.residual, agents), verdict.tol)  # everyone saw the same numbers
-        found = current(items).judged(alike, _cells(items))
+        outcome = current(items).judged(alike, _cells(items))
         if keep.all():
-            return replace(items, found=found)
+            return replace(items, outcome=outcome)
         alive = items.alive.copy()
         alive[items.alive] = keep
         narrowed = items.settled.narrowed(keep)
-        return FloodedItems(found, items.iterations, alive, items.rule.narrow(keep), items.state[:, keep], narrowed)
+        return FloodedItems(outcome, items.iterations, alive, items.rule.narrow(keep), items.state[:, keep], narrowed)
 
 
 def current(items: FloodedItems) -> BatchOutcome:
     """Where all items stand now."""
     cells = items.state.reshape(-1, *items.state.shape[2:])
-    return items.found.after(items.iterations, cells, _cells(items))
+    return items.outcome.after(items.iterations, cells, _cells(items))
 
 
 def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
@@ -468,7 +468,7 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
 
 
 def _cells(items: FloodedItems) -> BoolArray:
-    return np.broadcast_to(items.alive, items.found.residual.shape)
+    return np.broadcast_to(items.alive, items.outcome.residual.shape)
 
 
 def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:

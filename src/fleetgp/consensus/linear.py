@@ -81,9 +81,9 @@ def average(
     if weights not in ("metropolis", "perron"):
         raise unknown_name("weights", weights, ("metropolis", "perron"))
     rule = AverageRule(kind, _smallest_epsilon(network.topology, epsilon) if weights == "perron" else None)
-    found = iterate_batch(rule, x.reshape(len(x), -1, 1), network, rounds=rounds, tol=tol)
-    taken = int(found.rounds.max(initial=0))
-    return Outcome(found.state.reshape(x.shape), taken, found.status, found.residual[0].reshape(x.shape[1:]))
+    outcome = iterate_batch(rule, x.reshape(len(x), -1, 1), network, rounds=rounds, tol=tol)
+    taken = int(outcome.rounds.max(initial=0))
+    return Outcome(outcome.state.reshape(x.shape), taken, outcome.status, outcome.residual[0].reshape(x.shape[1:]))
 
 
 def _smallest_epsilon(topology: Topology, epsilon: float | None) -> float:

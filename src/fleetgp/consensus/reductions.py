@@ -81,9 +81,9 @@ class ByTree(Reduction):
     def merged(
         self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
-        found = self.network.reduce(x, self.kind, merge, finish=finish, result_shape=result_shape)
-        assert found is not None, "all agents are told"
-        return found
+        result = self.network.reduce(x, self.kind, merge, finish=finish, result_shape=result_shape)
+        assert result is not None, "every agent gets the result"
+        return result
 
     def whole(self, x: Array, kind: str) -> Array:
         return ByTree(self.network, kind).merged(x, SUM)
@@ -122,9 +122,9 @@ class OfRoot(Reduction):
     ) -> Array:
         made = _finished(np.asarray(reduce(merge.function, list(x))), finish)
         nothing = np.zeros((len(self.network.hosted), len(made), 1))
-        found = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, result_shape=made.shape[1:])
-        assert found is not None, "all agents are told"
-        return found
+        result = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, result_shape=made.shape[1:])
+        assert result is not None, "every agent gets the result"
+        return result
 
 
 class Alone(Reduction):

@@ -26,7 +26,7 @@ from fleetgp.prediction import (
     Question,
 )
 from fleetgp.prediction.results import Gradient, Joint
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_together
 from fleetgp.training.run import Report
 from fleetgp.validation import check_whole
 
@@ -86,7 +86,7 @@ class LocalBackend:
         options: TrainingOptions,
         report: Report,
     ) -> Fit:
-        return train_best(method, shards, InProcess(graph), kernels, options, report)
+        return train(method, shards, InProcess(graph), kernels, options, report)
 
     def train_together(
         self,
@@ -155,9 +155,9 @@ def chosen_backend(
             'expected data in memory for backend="ray", or a file for each agent, got agents that share files, or a '
             'model without rows: use "in-process"'
         )
-    from fleetgp.fleet.cluster import OnCluster
+    from fleetgp.fleet.cluster import ClusterBackend
 
-    return OnCluster(graph, workers, address, shards.rows if isinstance(shards, FileDataset) else None)
+    return ClusterBackend(graph, workers, address, shards.rows if isinstance(shards, FileDataset) else None)
 
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:

@@ -48,7 +48,7 @@ from fleetgp.prediction import (
 )
 from fleetgp.prediction.results import Gradient, Joint, kept_once, worst
 from fleetgp.progress import Listener, Pace, Progress
-from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train_best, train_together
+from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_together
 from fleetgp.training.run import Report
 
 #: Arguments of a `Report`: the start, the round, theta (A, P), and whether the start is the chosen one.
@@ -196,7 +196,7 @@ def train_group(
 ) -> Fit:
     """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
     with passes_told_to(Ticks(tell)):
-        return train_best(method, _taken(data), network, kernels, options, lambda *report: tell(report))
+        return train(method, _taken(data), network, kernels, options, lambda *report: tell(report))
 
 
 def train_group_together(
@@ -254,7 +254,7 @@ def answer_in_group(
         tell((number, replace(block, ledger=Ledger.merged([block.ledger]))))  # the network's own goes on counting
 
 
-class OnCluster:
+class ClusterBackend:
     """The agents of a fleet at the workers of a cluster.
 
     workers: how many; None: as many as there are cores, and no more than agents.  address: see `Session`.
@@ -407,7 +407,7 @@ _NAMES = itertools.count()
 class RemoteCache:
     """A name under which the workers keep what a `PredictionCache` would hold, for as long as this is in use."""
 
-    def __init__(self, backend: OnCluster) -> None:
+    def __init__(self, backend: ClusterBackend) -> None:
         self.name = next(_NAMES)
         self.forget = weakref.finalize(self, backend.forget, self.name)
 
@@ -423,7 +423,7 @@ class ClusterPredictor:
 
     def __init__(
         self,
-        backend: OnCluster,
+        backend: ClusterBackend,
         snapshot: ModelSnapshot,
         options: PredictionOptions,
         cache: PredictionCache | None = None,

@@ -56,12 +56,12 @@ def describe_extrapolation(
     first = int(np.flatnonzero(prior_only)[0])
     low, high = corners(shards.summaries_along_arc(rule.longitude))
     labels = names or [f"input {d + 1}" for d in range(len(low))]
-    told = [
+    shown = [
         (name, *(format_value(value, units.get(name)) for value in values))
         for name, *values in zip(labels, queries[first], low, high, strict=True)
     ]
-    place = ", ".join(f"{name} {value}" for name, value, _, _ in told)
-    ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in told)
+    place = ", ".join(f"{name} {value}" for name, value, _, _ in shown)
+    ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in shown)
     hint = _turned(queries[prior_only], low, high, labels, rule.longitude)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
@@ -201,9 +201,9 @@ class ConditionedFleet:
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
-        found = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
-        self._warn_of_outside(self.checked(queries), found.prior_only)
-        return found
+        result = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
+        self._warn_of_outside(self.checked(queries), result.prior_only)
+        return result
 
     def known_jointly(
         self, queries: Any, method: str | None, *, observed: bool = False, agent: AgentName | None = None, **given: Any
@@ -211,9 +211,9 @@ class ConditionedFleet:
         """The same for those who look for places that nobody knows: no warning of them."""
         question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.snapshot.shards), len(question.queries))
-        found = self._predictor.joint(question)
-        found.ledger.labels = self.snapshot.labels
-        return found
+        result = self._predictor.joint(question)
+        result.ledger.labels = self.snapshot.labels
+        return result
 
     def gradient(
         self,
@@ -229,9 +229,9 @@ class ConditionedFleet:
         given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
         question = self._question(queries, method, False, agent, given, calibrated=False)
         question.method.check_gradient(len(self.snapshot.shards))
-        found = self._predictor.gradient(question)
-        found.ledger.labels = self.snapshot.labels
-        return replace(found, points=self.snapshot.points(question.queries))
+        result = self._predictor.gradient(question)
+        result.ledger.labels = self.snapshot.labels
+        return replace(result, points=self.snapshot.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
         """Queries as an array (T, D), or one clear error."""
@@ -263,11 +263,11 @@ class ConditionedFleet:
 
     def _warn_of_outside(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
         snapshot = self.snapshot
-        told = describe_extrapolation(
+        text = describe_extrapolation(
             points, prior_only, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
         )
-        if told:
-            warn(told + more)
+        if text:
+            warn(text + more)
 
     def _of_sample(self, block: tuple[int, Prediction]) -> tuple[int, Prediction]:
         """With the numbers of rows that the data are a sample of."""

@@ -67,9 +67,9 @@ def _turns(data: Sequence[Observations], seed: int) -> IntArray:
     """(M,) a number for each agent that looks random, and depends on where its rows are alone."""
     centres = np.stack([own.inputs.mean(axis=0) for own in data])
     means = np.array([own.values.mean() for own in data])
-    found = np.empty(len(data), dtype=np.int64)
-    found[order_by_place(centres, means, seed)] = np.arange(len(data))
-    return found
+    turns = np.empty(len(data), dtype=np.int64)
+    turns[order_by_place(centres, means, seed)] = np.arange(len(data))
+    return turns
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def run_folds(
     fold: Callable[[int], Fold], count: int, split: str, progress: bool | Listener, kept: ResumableCache | None
 ) -> list[Fold]:
     """All folds, one after the other; those that are kept are not computed again."""
-    found: list[Fold] = []
+    results: list[Fold] = []
     with listening(progress) as listener:
         pace = Pace()
         for number in range(count + 1):
@@ -166,10 +166,10 @@ def run_folds(
                 listener(Progress(f"by {split}", number, count, pace.told(number, count), unit="fold"))
             if number < count:
                 piece = None if kept is None else kept.get(str(number))
-                found.append(fold(number) if piece is None else Fold.from_dict(piece))
+                results.append(fold(number) if piece is None else Fold.from_dict(piece))
                 if kept is not None and piece is None:
-                    kept.put(str(number), found[-1].as_dict())
-    return found
+                    kept.put(str(number), results[-1].as_dict())
+    return results
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class CrossValidation:
                     )
 
         def pooled(place: int, which: int) -> Scores:
-            return Scores.pooled([found for key, found in cells.items() if key[place] == which])
+            return Scores.pooled([one for key, one in cells.items() if key[place] == which])
 
         rows_of = tuple(pooled(1, agent) for agent in range(len(truths)))
         whole = Scores.pooled(list(cells.values()), rows_of=rows_of, agents=tuple(agents))
@@ -293,7 +293,7 @@ class CrossValidation:
         """Whose scores, in words, and these: of all rows, of each fold, of each agent's rows. agents: their names."""
         whole, *others = self.scores.parts(agents)
         yield whole
-        yield from ((f"fold {number}", found) for number, found in enumerate(self.fold_scores))
+        yield from ((f"fold {number}", scores) for number, scores in enumerate(self.fold_scores))
         yield from others
 
     def to_frame(self, agents: Sequence[str] | None = None) -> Any:

@@ -183,8 +183,8 @@ def read_files(
     check_backend(backend, len(paths), workers, address)
     with listening(progress) as listener, passes_told_to(listener):
         shards = _surveyed(source, int(memory), backend, workers, address)
-    for told in shards.suspicions:
-        warn(told)
+    for suspicion in shards.suspicions:
+        warn(suspicion)
     return shards
 
 
@@ -250,21 +250,21 @@ def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
     """The files of a pattern, in the order of their names, or of a list of files and patterns; each one once."""
     if not isinstance(given, str | Path | Sequence):
         raise InputError(f"files: expected a pattern, or a list of paths, got {shortened(given)}")
-    found: list[Path] = []
+    paths: list[Path] = []
     for one in [given] if isinstance(given, str | Path) else given:
         if not isinstance(one, str | Path):
             raise InputError(f"files: expected a pattern, or a list of paths, got {shortened(one)}")
         matched = sorted(glob.glob(str(one), recursive=True)) if glob.has_magic(str(one)) else []
         if not matched and not Path(one).exists():
             raise InputError(f"{one}: there is no such file")
-        found += [Path(path) for path in matched] or [Path(one)]
-    if not found:
+        paths += [Path(path) for path in matched] or [Path(one)]
+    if not paths:
         raise InputError("files: expected at least one, got none")
-    resolved = [path.resolve() for path in found]
+    resolved = [path.resolve() for path in paths]
     for number, path in enumerate(resolved):
         if path in resolved[:number]:
-            raise InputError(f"{found[number]}: it is given twice: expected every file once")
-    return tuple(found)
+            raise InputError(f"{paths[number]}: it is given twice: expected every file once")
+    return tuple(paths)
 
 
 def owners_of(files: Sequence[Path]) -> tuple[str, ...]:

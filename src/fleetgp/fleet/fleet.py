@@ -109,7 +109,7 @@ class Fleet:
         consensus. The paper does not: give False for results that compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
         `last_fit.mean`. Its own uncertainty is not in the variances of predictions.
-    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales told in their units;
+    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales in their units;
         "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
         plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
@@ -258,7 +258,7 @@ class Fleet:
         memory: bytes of observations that may be loaded, 1 GB.
         rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for
             each agent's moments, besides libraries and the training itself, whatever the size of the files.
-        cache: a folder for what was found out of each file. A second call reads only files that are new or have
+        cache: a folder for what is known of each file. A second call reads only files that are new or have
             changed: also where the first one ended with an error, or was interrupted.
         graph, model: as of a `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for
             all. With "ray" its workers read the files: each is an agent's, under the same path on all machines, for
@@ -534,14 +534,14 @@ class Fleet:
         snapshot, last = self.snapshot(), self._conditioned
         if snapshot.moments is None:
             return None
-        found = last.last_moments if last is not None and snapshot.grown_from(last.snapshot) else None
-        return found or (snapshot.moments, snapshot.trained)
+        latest = last.last_moments if last is not None and snapshot.grown_from(last.snapshot) else None
+        return latest or (snapshot.moments, snapshot.trained)
 
     @property
     def calibration(self) -> Calibration | None:
         """Of the data and theta as they are; None if there is none, or either has changed."""
-        found, theta = self._calibration, self.theta
-        return found if found is not None and theta is not None and np.array_equal(found.theta, theta) else None
+        known, theta = self._calibration, self.theta
+        return known if known is not None and theta is not None and np.array_equal(known.theta, theta) else None
 
     @calibration.setter
     def calibration(self, calibration: Calibration | None) -> None:
@@ -654,16 +654,16 @@ class Fleet:
             preset,
         )
         with listening(progress) as listener, passes_told_to(listener):
-            heard = TrainingProgress(method, chosen, listener)
+            reporter = TrainingProgress(method, chosen, listener)
             try:
-                heard.begun()
+                reporter.begun()
                 with retold(names=self.names):
-                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, heard)
+                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, reporter)
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self.keep_unfinished(heard.furthest))
+                interrupt.add_note(self.keep_unfinished(reporter.furthest))
                 raise
             fit = self.adopt(of_sample(fit, self.data, self.last_fit))
-            heard.ended(fit)
+            reporter.ended(fit)
         warn_of_end(fit, chosen, self.names)
         return fit
 
@@ -729,14 +729,14 @@ class Fleet:
         """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
         if furthest is None or furthest.thetas is None:
             return "the training was interrupted before its first round: the fleet is as it was"
-        said = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
+        interrupted = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
         if self.theta is not None and self.unfinished is None:
-            return f"{said}: the fleet keeps the theta that it had"
+            return f"{interrupted}: the fleet keeps the theta that it had"
         if len(self.kernels) > 1:
-            return f"{said}: the fleet is as it was, since estimates are of no use without the kernel that was chosen"
+            return f"{interrupted}: the fleet is as it was, since estimates are of no use without their kernel"
         self.last_fit, self.unfinished = None, furthest
         self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
-        return f"{said}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
+        return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
         """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
@@ -1036,10 +1036,10 @@ class Fleet:
         how = PredictionOptions(seed=chosen).changed({"engine": engine, **given})
         source = replace(self.snapshot(), moments=None, trained=())  # of all rows, also of those that are held out
         with retold(names=self.names):
-            found = self._backend.calibrate(source, row, how, holding)
-        if found.ledger is not None:
-            found.ledger.labels = self.labels
-        self.calibration = replace(found, theta=np.array(self.theta))
+            calibration = self._backend.calibrate(source, row, how, holding)
+        if calibration.ledger is not None:
+            calibration.ledger.labels = self.labels
+        self.calibration = replace(calibration, theta=np.array(self.theta))
         return self.calibration
 
     def map(
@@ -1077,10 +1077,10 @@ class Fleet:
         ({'x2': 4, 'x1': 5}, 8)
         """
         source = self.snapshot(options.get("theta"))
-        found = grid_of(source, grid, box, at)
-        check_names(found, self.target)
-        cells = found.cells
-        chosen, status = chosen_cells(source, found, within, mask)
+        layout = grid_of(source, grid, box, at)
+        check_names(layout, self.target)
+        cells = layout.cells
+        chosen, status = chosen_cells(source, layout, within, mask)
         answer = self.predict(cells[chosen], method, observed=observed, agent=agent, **options)
         columns = {
             "mean": answer.mean,
@@ -1089,7 +1089,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, found, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
+        return map_dataset(source, layout, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 
@@ -1198,9 +1198,9 @@ class Fleet:
         def fold(number: int) -> Fold:
             return self._fold(data, fold_of, number, name, training, given)
 
-        found = run_folds(fold, count, split, progress, kept)
+        results = run_folds(fold, count, split, progress, kept)
         truths = [own.values for own in data]
-        return CrossValidation.of(split, name, found, fold_of, truths, level, self.labels)
+        return CrossValidation.of(split, name, results, fold_of, truths, level, self.labels)
 
     def _fold(
         self,

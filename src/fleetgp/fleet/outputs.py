@@ -136,18 +136,18 @@ class Outputs:
         given = given_in(options, TrainKeywords, "train")
         chosen = training_options(row, given, model, data, first.kernels, self.names, preset)
         with listening(progress) as listener:
-            heard = TrainingProgress(method, chosen, listener)
+            reporter = TrainingProgress(method, chosen, listener)
             try:
-                heard.begun()
+                reporter.begun()
                 with retold(names=first.names):
-                    found = self._backend.train_together(
-                        row, list(data.values()), self.graph, first.kernel, chosen, heard
+                    results = self._backend.train_together(
+                        row, list(data.values()), self.graph, first.kernel, chosen, reporter
                     )
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self._keep(heard.furthest))
+                interrupt.add_note(self._keep(reporter.furthest))
                 raise
-            heard.ended(found[0])
-        fits = {target: fleet.adopt(fit) for (target, fleet), fit in zip(self.fleets.items(), found, strict=True)}
+            reporter.ended(results[0])
+        fits = {target: fleet.adopt(fit) for (target, fleet), fit in zip(self.fleets.items(), results, strict=True)}
         for target, fit in fits.items():
             warn_of_end(fit, chosen, fit.names, f"{target}: ")
         return fits
@@ -177,13 +177,13 @@ class Outputs:
 
     def _keep(self, furthest: Progress | None) -> str:
         """What becomes of an interrupted training."""
-        told = ""
+        note = ""
         for k, fleet in enumerate(self.fleets.values()):
             own = furthest
             if furthest is not None and furthest.thetas is not None:
                 own = replace(furthest, thetas=furthest.thetas[:, self.sharing.places(k)])
-            told = fleet.keep_unfinished(own)
-        return told
+            note = fleet.keep_unfinished(own)
+        return note
 
     def __repr__(self) -> str:
         return f"Outputs({', '.join(f'{target}={fleet!r}' for target, fleet in self.fleets.items())})"
@@ -208,9 +208,9 @@ def check_outputs(
     given = [(x, np.zeros(len(y))) for (x, _), y in zip(pairs, observed, strict=True)]
     checked, names = check_shards(given, inputs)
     known = [_known(s, agent, targets or (), observed[agent]) for agent, s in enumerate(deviations or ())]
-    found: dict[str, list[Observations]] = {target: [] for target in targets or ()}
+    by_target: dict[str, list[Observations]] = {target: [] for target in targets or ()}
     for agent, (own, y) in enumerate(zip(checked, observed, strict=True)):
-        for column, (target, values) in enumerate(zip(found, y.T, strict=True)):
+        for column, (target, values) in enumerate(zip(by_target, y.T, strict=True)):
             rows = ~np.isnan(values)
             if not rows.any():
                 raise InputError(
@@ -218,8 +218,8 @@ def check_outputs(
                     "agent: leave the agent or the target out, or make a fleet for each target"
                 )
             noise_std = known[agent][rows, column] if known else None
-            found[target].append(Observations(own.inputs[rows], values[rows], noise_std))
-    return found, names
+            by_target[target].append(Observations(own.inputs[rows], values[rows], noise_std))
+    return by_target, names
 
 
 def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:

@@ -69,17 +69,17 @@ def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
             f"{times[0]!r} is a time: dates need a data frame, with a column {times[0]!r}, got them in an array"
         )
     names = [name for name in units if name in (columns or ()) and hasattr(frame, "assign")]
-    found = {}
+    numbers = {}
     for name in names:
         unit, values = time_unit_of(units[name]), frame[name]
         if unit is not None and (are_times(values) or are_dates_as_text(values)):
-            found[name] = numbers_of_times(values, unit, f"queries: {name!r}")
-    return frame.assign(**found) if found else frame
+            numbers[name] = numbers_of_times(values, unit, f"queries: {name!r}")
+    return frame.assign(**numbers) if numbers else frame
 
 
 def _has_dates(values: Any) -> bool:
     """Whether an array, or lists, have a text, a date or a time in them."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return False
-    found = np.asarray(values, dtype=object).ravel()
-    return any(isinstance(value, str | date | np.datetime64) for value in found)
+    items = np.asarray(values, dtype=object).ravel()
+    return any(isinstance(value, str | date | np.datetime64) for value in items)

@@ -74,9 +74,9 @@ def checked_rows(
     labels = _labels(names, old.dimension)
     before = Inspection.of(old.inputs, old.values) if watched is None else watched
     after, known = before.plus(Inspection.of(new.inputs, new.values)), before.describe(labels)
-    for told in after.describe(labels):
-        if told not in known:
-            warn(f"agent {agent}: {told}")
+    for suspicion in after.describe(labels):
+        if suspicion not in known:
+            warn(f"agent {agent}: {suspicion}")
     return new, after
 
 
@@ -96,8 +96,8 @@ def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
     if rule.name == "sphere" and not shards.in_memory:
         raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
     if rule.name == "sphere":
-        found = shards.moved(agree_on_coordinates(Alone(), shards, rule))
-        return np.stack([own.inputs.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for own in found])
+        moved = shards.moved(agree_on_coordinates(Alone(), shards, rule))
+        return np.stack([own.inputs.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for own in moved])
     known = shards.summaries_along_arc(rule.longitude)
     low, high = corners(known)
     centres = np.stack([one.centre for one in known])
@@ -110,7 +110,7 @@ def describe_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -
     """
     if rule.longitude >= 0:
         return []
-    found = []
+    sentences = []
     for d, name in enumerate(names):
         if name.strip().lower() not in LONGITUDE_NAMES:
             continue
@@ -120,23 +120,23 @@ def describe_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -
         if low < -180.0 or high > 360.0 or high - low <= east - west:
             continue
         other = "0 to 360" if low < 0.0 else "-180 to 180"
-        found.append(
+        sentences.append(
             f"input {name!r} runs from {low:g} to {high:g}, but all its values lie within {east - west:.3g} degrees of "
             f'longitude: with coordinates="{rule.name}" the two ends are {high - low:.3g} degrees apart. Give '
             f'coordinates="kilometres", or "sphere" for large areas (--coordinates), or longitudes from {other}'
         )
-    return found
+    return sentences
 
 
 def warn_of_shards(shards: Dataset, names: Sequence[str] | None, rule: CoordinateRule) -> None:
     """Say what is probably not meant: fill values, mixed longitudes, dates as numbers, copied rows."""
-    for told in describe_seam(shards, names or (), rule):
-        warn(told)
+    for suspicion in describe_seam(shards, names or (), rule):
+        warn(suspicion)
     if not shards.in_memory:  # it was said while they were read
         return
     inputs, values = np.concatenate([own.inputs for own in shards]), np.concatenate([own.values for own in shards])
-    for told in suspicions_of(inputs, values, _labels(names, inputs.shape[1])):
-        warn(told)
+    for suspicion in suspicions_of(inputs, values, _labels(names, inputs.shape[1])):
+        warn(suspicion)
 
 
 def warn_of_offset(shards: Dataset, largest: float) -> None:
@@ -144,12 +144,12 @@ def warn_of_offset(shards: Dataset, largest: float) -> None:
 
     largest: of its sigmas.
     """
-    found = joined(shards.summaries)
-    deviation = (found.squares / max(1, found.count)) ** 0.5
-    if found.count < FEWEST_TO_JUDGE or abs(found.mean) <= OFFSET * max(deviation, largest):
+    whole = joined(shards.summaries)
+    deviation = (whole.squares / max(1, whole.count)) ** 0.5
+    if whole.count < FEWEST_TO_JUDGE or abs(whole.mean) <= OFFSET * max(deviation, largest):
         return
     warn(
-        f"theta is for a model whose mean is 0, but the observations lie about {found.mean:.4g}, with a deviation of "
+        f"theta is for a model whose mean is 0, but the observations lie about {whole.mean:.4g}, with a deviation of "
         f"{deviation:.2g}: if it is from a fleet with normalize=True, or with a mean function, give the same here; "
         "else normalize=True is probably meant"
     )
@@ -161,16 +161,16 @@ def _labels(names: Sequence[str] | None, dimension: int) -> Sequence[str]:
 
 def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
     """The inputs' names: as they were given, or those of agent 0's columns, which all must have."""
-    found = [column_names(x, f"agent {agent}: X") for agent, x in enumerate(given)]
+    every = [column_names(x, f"agent {agent}: X") for agent, x in enumerate(given)]
     if inputs is not None:
         return as_names(inputs, "inputs")
-    first = found[0]
-    for agent, names in enumerate(found):
+    first = every[0]
+    for agent, names in enumerate(every):
         if (names is None) != (first is None):
-            told = ", ".join(next(n for n in found if n is not None))
+            others = ", ".join(next(n for n in every if n is not None))
             raise InputError(
                 f"agent {agent}: X has {'no ' if names is None else ''}column names, but agent 0 has "
-                f"{'none' if first is None else told}: give data frames with the same columns to all agents, or to none"
+                f"{'none' if first is None else others}: give data frames with the same columns to all, or to none"
             )
         if names is not None and first is not None and set(names) != set(first):
             raise InputError(
@@ -181,11 +181,11 @@ def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...
 
 
 def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None) -> Observations:
-    given, told = shard
+    given, values = shard
     where = f"agent {agent}: X"
     if names is not None and column_names(given, where) is not None:
         given = by_name(given, names, where)
-    inputs, observations = as_numbers(given, where), as_numbers(told, f"agent {agent}: y")
+    inputs, observations = as_numbers(given, where), as_numbers(values, f"agent {agent}: y")
     if inputs.ndim != 2 or observations.shape != inputs.shape[:1] or inputs.shape[1] == 0:
         raise InputError(
             f"agent {agent}: X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}"

@@ -73,10 +73,12 @@ def log_density(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> Array
     >>> log_density(np.zeros(1), np.ones(1), np.zeros(1)).round(6).tolist()
     [-0.918939]
     """
-    told, spread, seen = as_numbers(mean, "mean"), as_numbers(variance, "variance"), as_numbers(truth, "truth")
-    if not told.shape == spread.shape == seen.shape:
-        raise InputError(f"expected mean, variance and truth (T,), got {told.shape}, {spread.shape} and {seen.shape}")
-    return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (seen - told) ** 2 / spread))
+    centre, spread, truths = as_numbers(mean, "mean"), as_numbers(variance, "variance"), as_numbers(truth, "truth")
+    if not centre.shape == spread.shape == truths.shape:
+        raise InputError(
+            f"expected mean, variance and truth (T,), got {centre.shape}, {spread.shape} and {truths.shape}"
+        )
+    return np.asarray(-0.5 * (np.log(2.0 * np.pi * spread) + (truths - centre) ** 2 / spread))
 
 
 def nlpd(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
@@ -172,10 +174,10 @@ def checked_row(values: Any, what: str) -> Array:
 
 def _errors(mean: Any, truth: Any) -> Array:
     """(T,) by how much truths lie above the mean."""
-    told, seen = checked_row(mean, "mean"), checked_row(truth, "truth")
-    if told.shape != seen.shape:
-        raise InputError(f"expected a truth for each of {len(told)} predictions, got {len(seen)}")
-    return seen - told
+    predicted, truths = checked_row(mean, "mean"), checked_row(truth, "truth")
+    if predicted.shape != truths.shape:
+        raise InputError(f"expected a truth for each of {len(predicted)} predictions, got {len(truths)}")
+    return truths - predicted
 
 
 def _deviations(variance: Any, truth: Any) -> Array:
@@ -198,7 +200,7 @@ class Scores:
 
     rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats per row; msll is None without the
     observations that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
-    answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent asked, who alone is told.
+    answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent alone got the answer.
     rows_of: for rows that belong to agents, those of each one's own rows; None for who has none.
     agents: their names, where they are known.
 
@@ -238,14 +240,14 @@ class Scores:
             return float(np.average(values, weights=weights))
 
         plain = ("mae", "nlpd", "crps", "interval_score", "coverage")
-        found: dict[str, Any] = {name: mean([getattr(part, name) for part in parts]) for name in plain}
+        means: dict[str, Any] = {name: mean([getattr(part, name) for part in parts]) for name in plain}
         relative = [p.msll for p in parts if p.msll is not None]
         return cls(
             rows=sum(part.rows for part in parts),
             rmse=mean([part.rmse**2 for part in parts]) ** 0.5,
             msll=mean(relative) if len(relative) == len(parts) else None,
             level=parts[0].level,
-            **found,
+            **means,
             **more,
         )
 
@@ -256,10 +258,10 @@ class Scores:
         if named is not None and many and len(named) != many:
             raise InputError(f"agents: expected the names of {many} agents, got {len(named)}")
         yield "all", self
-        for told, found in (("rows of", self.rows_of), ("answer of", self.answers)):
-            for number, one in enumerate(found):
+        for whose, scores in (("rows of", self.rows_of), ("answer of", self.answers)):
+            for number, one in enumerate(scores):
                 if one is not None:
-                    yield f"{told} {number if named is None else named[number]}", one
+                    yield f"{whose} {number if named is None else named[number]}", one
 
     @property
     def numbers(self) -> dict[str, float | None]:

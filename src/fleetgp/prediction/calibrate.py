@@ -85,8 +85,8 @@ def calibrate(
 ) -> Calibration:
     """The factors that give intervals of this method their nominal coverage, the same bits at every agent."""
     cells = holding.cells_for(network.agents)
-    found = [list(_outcomes(fleet, network, method, options, holding, hold, cells)) for hold in holding.holds]
-    judged = [[_joined([fold[i] for fold in folds]) for folds in found] for i in range(len(network.hosted))]
+    result = [list(_outcomes(fleet, network, method, options, holding, hold, cells)) for hold in holding.holds]
+    judged = [[_joined([fold[i] for fold in folds]) for folds in result] for i in range(len(network.hosted))]
     with network.phase("calibration"):
         every, first, second = _agreed_places(network, method, judged, holding.level)
         of_other = np.stack([second, first])  # for each half the factors of the other
@@ -138,20 +138,22 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            found = predict(conditioned, network, Question(method, queries, options))
-            told = _carried(conditioned, network, places, queries, found)
+            result = predict(conditioned, network, Question(method, queries, options))
+            told = _carried(conditioned, network, places, queries, result)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            found = predict(conditioned, network, Question(method, queries, options))
-            answers = zip(found.means, found.field_variances, starts, rows, strict=True)
+            result = predict(conditioned, network, Question(method, queries, options))
+            answers = zip(result.means, result.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
         count += number
         if number:
             yield [
                 _judged(one, piece[some], mean, variance + noise, deviations)
-                for one, some, piece, (mean, variance), noise in zip(held, rows, pieces, told, found.noise, strict=True)
+                for one, some, piece, (mean, variance), noise in zip(
+                    held, rows, pieces, told, result.noise, strict=True
+                )
             ]
     if count < holding.fewest:
         raise InputError(
@@ -183,7 +185,7 @@ def _folds(network: Network, method: PredictionMethod, shards: Sequence[Observat
 
 
 def _carried(
-    conditioned: Conditioned, network: Network, places: Sequence[Array], queries: Array, found: Prediction
+    conditioned: Conditioned, network: Network, places: Sequence[Array], queries: Array, result: Prediction
 ) -> list[tuple[Array, Array]]:
     """Each agent's predictions of its rows at these places, (n,) and (n,), from those of the fleet at other queries.
 
@@ -195,7 +197,7 @@ def _carried(
     scaling = conditioned.scaling
     width = np.maximum(np.ptp(queries, axis=0), np.finfo(float).tiny)
     tree, told = scipy.spatial.cKDTree(queries / width), []
-    for posterior, own, means, variances in zip(posteriors, places, found.means, found.field_variances, strict=True):
+    for posterior, own, means, variances in zip(posteriors, places, result.means, result.field_variances, strict=True):
         mean, variance = np.empty(len(own)), np.empty(len(own))
         for n, near in enumerate(tree.query(own / width, NEAR)[1]):
             points = np.concatenate([own[n : n + 1], queries[near]])
@@ -266,8 +268,8 @@ def _pass(network: Network, method: PredictionMethod, counts: Array, level: floa
 
     def finish(total: Array, _: object = None) -> Array:
         parts = enumerate(np.moveaxis(total.reshape(shape), 1, 0))
-        found = [places_of(part, level, None if before is None else before[k]) for k, part in parts]
-        return np.concatenate([places.ravel() for places in found])[None]
+        result = [places_of(part, level, None if before is None else before[k]) for k, part in parts]
+        return np.concatenate([places.ravel() for places in result])[None]
 
     flat = counts.reshape(len(counts), 1, -1)
     if method.decentralized:

@@ -91,9 +91,9 @@ class Committee(PredictionMethod):
         return sends, f"as dec-{self.rule}, but the correlated agents only" if self.nearest else use
 
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
-        found = ["statistics", "predictions", *(ROWS if self.aggregation.augmented else ())]
-        found += ["participants"] if self.nearest else []
-        return (*found, *(["stopping"] if consensus == "average" and self.decentralized else []))
+        kinds = ["statistics", "predictions", *(ROWS if self.aggregation.augmented else ())]
+        kinds += ["participants"] if self.nearest else []
+        return (*kinds, *(["stopping"] if consensus == "average" and self.decentralized else []))
 
     def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
         return self.aggregation.explained(prior, participants, variances)

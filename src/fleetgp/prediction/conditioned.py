@@ -103,10 +103,10 @@ class Conditioned:
     def _priors(self, queries: Array, thetas: Array) -> Array:
         """The same by these thetas; once for all that are alike."""
         distinct, which = np.unique(thetas, axis=0, return_inverse=True)
-        found = [self.kernel.variance(queries, Hyperparameters.from_theta(theta)) for theta in distinct]
-        if len(found) == 1:
-            return np.broadcast_to(found[0], (len(thetas), len(queries)))
-        return np.stack(found)[which.ravel()]
+        result = [self.kernel.variance(queries, Hyperparameters.from_theta(theta)) for theta in distinct]
+        if len(result) == 1:
+            return np.broadcast_to(result[0], (len(thetas), len(queries)))
+        return np.stack(result)[which.ravel()]
 
     def own(self, hosted: Sequence[int]) -> Posteriors:
         """f | D_i."""
@@ -126,9 +126,9 @@ class Conditioned:
     def common(self, samples: Sequence[Observations], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         posteriors, rows = self.of_samples(samples)
-        found = posteriors.at(queries)
-        engine = tuple(found.engine[row] for row in rows)
-        return Marginals(found.mean[rows], found.variance[rows], engine, found.jitter)
+        result = posteriors.at(queries)
+        engine = tuple(result.engine[row] for row in rows)
+        return Marginals(result.mean[rows], result.variance[rows], engine, result.jitter)
 
     def of_samples(self, samples: Sequence[Observations]) -> tuple[Posteriors, IntArray]:
         """f | samples at each theta that there is, and (A,) which of these is a hosted agent's."""
@@ -145,15 +145,15 @@ class Conditioned:
         """Mean and variance (T,) of f | all data, which are known by their moments, at the theta of all agents."""
         posterior = self.of_moments(moments)
         parts = chunks(np.arange(len(queries)), moments.count)
-        told = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
-        mean, variance = (np.concatenate(rows) for rows in zip(*told, strict=True))
+        results = side_by_side(lambda part: posterior.mean_and_variance(queries[part]), parts)
+        mean, variance = (np.concatenate(rows) for rows in zip(*results, strict=True))
         return mean, variance
 
     def of_moments(self, moments: FleetMoments) -> Posterior:
         """f | all data, which are known by their moments."""
         if self._exact is None or self._exact[0] is not moments:
-            (found,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
-            self._exact = moments, found
+            (result,) = condition([FleetExpert(moments)], self.thetas[:1], lambda posterior: posterior)
+            self._exact = moments, result
         return self._exact[1]
 
     def with_samples(
@@ -161,17 +161,17 @@ class Conditioned:
     ) -> tuple[Marginals, Marginals]:
         """f | D_i and the samples of the others, where it is wanted (A, T); and f | samples, everywhere."""
         dense = self._dense_anyway(hosted, samples)
-        found = None
+        result = None
         if dense.any() and (self.thetas == self.thetas[0]).all():
-            found = self._extensions(hosted, samples).at(queries, wanted & dense)
-        if found is not None and dense.all():
-            return found
-        rest = wanted if found is None else wanted & ~dense
+            result = self._extensions(hosted, samples).at(queries, wanted & dense)
+        if result is not None and dense.all():
+            return result
+        rest = wanted if result is None else wanted & ~dense
         others = self.augmented(hosted, samples).at(queries, rest), self.common(samples, queries)
-        if found is None:
+        if result is None:
             return others
         where = np.broadcast_to(~dense, wanted.shape)
-        return found[0].completed(others[0], where), found[1].completed(others[1], where)
+        return result[0].completed(others[0], where), result[1].completed(others[1], where)
 
     def _extensions(self, hosted: Sequence[int], samples: Sequence[Observations]) -> Extensions:
         pool, kept = Observations.joined(samples), self._extended

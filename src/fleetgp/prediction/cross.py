@@ -82,14 +82,14 @@ class ByWeights:
 
     def covariances(self, sent: Mapping[str, Sequence[Array]], blocks: Sequence[Array]) -> Array:
         kernel, h = self.kernel, self.models[0]
-        found = np.zeros((blocks[0].shape[1], len(blocks), len(blocks)))
+        result = np.zeros((blocks[0].shape[1], len(blocks), len(blocks)))
         speaking = [j for j, x in enumerate(sent["inputs"]) if len(x)]
         inputs = {j: self._places(sent["inputs"][j]) for j in speaking}
         for i in speaking:
             for j in speaking[: speaking.index(i)]:
-                found[:, i, j] = cross_covariance(kernel, h, (inputs[i], blocks[i]), (inputs[j], blocks[j]))
-                found[:, j, i] = found[:, i, j]
-        return found
+                result[:, i, j] = cross_covariance(kernel, h, (inputs[i], blocks[i]), (inputs[j], blocks[j]))
+                result[:, j, i] = result[:, i, j]
+        return result
 
 
 class ByVectors:

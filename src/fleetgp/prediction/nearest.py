@@ -301,20 +301,20 @@ def local_answers(
     try:
         rows = nearest_in(pool.inputs, queries, count, kernel, h)
         if len(pool) <= count:
-            found = _of_all(DenseEngine(pool, kernel, agent).posterior(h), queries)
+            answers = _of_all(DenseEngine(pool, kernel, agent).posterior(h), queries)
         else:
-            found = _of_each(pool, queries, rows, kernel, h, agent)
+            answers = _of_each(pool, queries, rows, kernel, h, agent)
     except MemoryError:
         raise InputError(f"dec-nearest with n_nearest={count} needs more memory than there is: use fewer") from None
-    found[:, 1] = np.maximum(found[:, 1], SMALLEST * kernel.variance(queries, h))
-    return found, rows
+    answers[:, 1] = np.maximum(answers[:, 1], SMALLEST * kernel.variance(queries, h))
+    return answers, rows
 
 
 def _of_all(posterior: DensePosterior, queries: Array) -> Array:
     """Mean, variance and jitter (T, 3) given the whole pool."""
     parts = chunks(np.arange(len(queries)), len(posterior.data))
-    told = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)
-    return np.column_stack([np.concatenate(told), np.full(len(queries), posterior.jitter)])
+    values = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)
+    return np.column_stack([np.concatenate(values), np.full(len(queries), posterior.jitter)])
 
 
 def _of_each(
@@ -322,7 +322,7 @@ def _of_each(
 ) -> Array:
     """Mean, variance and jitter (T, 3) given these rows (T, m) of the pool."""
     prior, noise = kernel.variance(queries, h), kernel.noise(pool, h)
-    found = np.empty((len(queries), 3))
+    answers = np.empty((len(queries), 3))
 
     def answer(part: IntArray) -> None:
         crosses, covariances = _covariances(kernel, pool.inputs[rows[part]], queries[part], h)
@@ -331,11 +331,11 @@ def _of_each(
             if factor is None:
                 raise DenseEngine(pool.rows(near), kernel, agent).failure(h)
             half_k, half_y = factor.half_solve(np.stack([k, pool.values[near]], axis=1)).T
-            found[t] = half_k @ half_y, prior[t] - half_k @ half_k, factor.jitter
+            answers[t] = half_k @ half_y, prior[t] - half_k @ half_k, factor.jitter
 
     step = max(1, CHUNK // rows.shape[1] ** 2)
-    side_by_side(answer, [np.arange(start, min(start + step, len(found))) for start in range(0, len(found), step)])
-    return found
+    side_by_side(answer, [np.arange(start, min(start + step, len(answers))) for start in range(0, len(answers), step)])
+    return answers
 
 
 def _covariances(kernel: Kernel, points: Array, queries: Array, h: Hyperparameters) -> tuple[Array, Array]:

@@ -75,9 +75,9 @@ class Npae(PredictionMethod):
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
         """Inputs but where vectors on the box of all data will do, which needs the squared exponential."""
         vectors = kernel is not None and kernel.has_basis and engine != "dense"
-        found = ["statistics", "predictions", *([] if vectors else ["inputs"])]
-        found += ["participants"] if self.nearest else []
-        return (*found, *(["stopping"] if consensus == "average" and self.decentralized else []))
+        result = ["statistics", "predictions", *([] if vectors else ["inputs"])]
+        result += ["participants"] if self.nearest else []
+        return (*result, *(["stopping"] if consensus == "average" and self.decentralized else []))
 
     @property
     def reveals(self) -> str:
@@ -352,12 +352,12 @@ def over_selection(n: NpaeInputs, network: Network, selection: Selection, *, tol
     own = np.stack([roots[:, i] for i in hosted])
     right = np.where(takes[..., None], np.stack([own * n.mean, own * n.explained], axis=-1), 0.0)
     with network.phase("solve"):
-        found = dale(network, system, right, tol=tol, rounds=rounds, scope=selection)
+        result = dale(network, system, right, tol=tol, rounds=rounds, scope=selection)
     weight = np.where(used, np.take_along_axis(known, slots, axis=1), 0.0)
-    sums = (weight[None, :, None, :] @ found.state)[:, :, 0, :]
+    sums = (weight[None, :, None, :] @ result.state)[:, :, 0, :]
     with network.phase("spread"):
         means, variances, told = selection.spread(
-            network, sums[..., 0], variance_of(n, sums[..., 1], found.converged), found
+            network, sums[..., 0], variance_of(n, sums[..., 1], result.converged), result
         )
     return NpaeOutcome(means, variances, told)
 

@@ -105,15 +105,15 @@ class Lazy(Generic[Item]):
 
     def items(self, positions: Sequence[int]) -> list[Item]:
         missing = [i for i in positions if self._kept[i] is None]
-        found = {i: item for i in positions if (item := self._kept[i]) is not None}
+        result = {i: item for i in positions if (item := self._kept[i]) is not None}
         for i, item in zip(missing, self.compute(missing) if missing else (), strict=True):
-            found[i] = item
+            result[i] = item
             size = held_bytes(item)
             taken = self._room.take(size)
             self._held[i] = size if taken else 0
             if taken or len(self.data) == 1:  # a single one is in memory anyway
                 self._kept[i] = item
-        return [found[i] for i in positions]
+        return [result[i] for i in positions]
 
     def groups(self, positions: Sequence[int]) -> Iterator[list[int]]:
         """Positions in groups whose covariances fit in memory at the same time; no fewer than there are cores."""
@@ -184,36 +184,36 @@ class Posteriors(Lazy[Posterior]):
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""
         count = len(queries)
         columns = [np.arange(count)] * len(self.data) if wanted is None else [np.flatnonzero(row) for row in wanted]
-        found = Marginals(
+        result = Marginals(
             np.zeros((len(self.data), count)),
             np.array(self._prior(queries, self.thetas)),
             (UNUSED,) * len(self.data),
             0.0,
         )
         for group in self.groups([i for i, asked in enumerate(columns) if len(asked)]):
-            found = self._asked(found, dict(zip(group, self.items(group), strict=True)), queries, columns)
-        return found
+            result = self._asked(result, dict(zip(group, self.items(group), strict=True)), queries, columns)
+        return result
 
     def all_at(self, queries: Array) -> tuple[list[Posterior], Marginals]:
         """Every posterior at once, and what they say at the queries."""
-        found = self.items(range(len(self.data)))
-        values = np.empty((len(found), len(queries)))
-        empty = Marginals(values, values.copy(), (UNUSED,) * len(found), 0.0)
-        return found, self._asked(empty, dict(enumerate(found)), queries, [np.arange(len(queries))] * len(found))
+        result = self.items(range(len(self.data)))
+        values = np.empty((len(result), len(queries)))
+        empty = Marginals(values, values.copy(), (UNUSED,) * len(result), 0.0)
+        return result, self._asked(empty, dict(enumerate(result)), queries, [np.arange(len(queries))] * len(result))
 
     def _asked(
-        self, found: Marginals, posteriors: Mapping[int, Posterior], queries: Array, columns: Sequence[IntArray]
+        self, result: Marginals, posteriors: Mapping[int, Posterior], queries: Array, columns: Sequence[IntArray]
     ) -> Marginals:
-        """With the answers of some posteriors, each to its own columns; the arrays of `found` are written to."""
+        """With the answers of some posteriors, each to its own columns; the arrays of `result` are written to."""
 
         def ask(task: tuple[int, IntArray]) -> None:
             i, here = task
-            found.mean[i, here], found.variance[i, here] = posteriors[i].mean_and_variance(queries[here])
+            result.mean[i, here], result.variance[i, here] = posteriors[i].mean_and_variance(queries[here])
 
         side_by_side(ask, [(i, part) for i in posteriors for part in chunks(columns[i], len(self.data[i]))])
-        engine = [posteriors[i].engine if i in posteriors else name for i, name in enumerate(found.engine)]
-        jitter = max([found.jitter, *(posterior.jitter for posterior in posteriors.values())])
-        return replace(found, engine=tuple(engine), jitter=jitter)
+        engine = [posteriors[i].engine if i in posteriors else name for i, name in enumerate(result.engine)]
+        jitter = max([result.jitter, *(posterior.jitter for posterior in posteriors.values())])
+        return replace(result, engine=tuple(engine), jitter=jitter)
 
 
 def chunks(columns: IntArray, size: int) -> list[IntArray]:
@@ -228,19 +228,19 @@ def held_bytes(thing: Any) -> int:
     >>> held_bytes([np.zeros(3), (np.zeros(2), "x")])
     40
     """
-    found, seen, waiting = 0, set(), [thing]
+    result, seen, waiting = 0, set(), [thing]
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
         if isinstance(one, np.ndarray):
-            found += one.nbytes
+            result += one.nbytes
         elif isinstance(one, list | tuple):
             waiting += one
         else:
             waiting += getattr(one, "__dict__", {}).values()
-    return found
+    return result
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class Extensions(Lazy[Extension | None]):
         base = self._base
         assert base is not None
         parts = chunks(np.arange(len(queries)), len(self.samples))
-        found = side_by_side(
+        result = side_by_side(
             lambda here: base.half_solve_in_place(self._kernel(self.samples.inputs, queries[here], self._h)).T, parts
         )
-        return np.concatenate(found)
+        return np.concatenate(result)

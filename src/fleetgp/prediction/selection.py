@@ -99,14 +99,19 @@ class Selection(Scope):
         return self._degrees[graph]
 
     def spread(
-        self, network: Network, means: Array, variances: Array, found: BatchOutcome
+        self, network: Network, means: Array, variances: Array, result: BatchOutcome
     ) -> tuple[Array, Array, BatchOutcome]:
         """Carry the active agents' answers (A, T), and how they came by them, to all others."""
-        whole = np.stack([means, variances, found.residual, found.rounds.astype(float)], axis=-1)
+        whole = np.stack([means, variances, result.residual, result.rounds.astype(float)], axis=-1)
         told = self._carried(network, whole)
         residual = told[..., 2]
         outcome = BatchOutcome(
-            found.state, told[..., 3].astype(np.int64), residual, residual <= found.tol, np.isnan(residual), found.tol
+            result.state,
+            told[..., 3].astype(np.int64),
+            residual,
+            residual <= result.tol,
+            np.isnan(residual),
+            result.tol,
         )
         return told[..., 0], told[..., 1], outcome
 

@@ -13,7 +13,7 @@ from fleetgp.training.objective import Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import TrainingProblem
 from fleetgp.training.solver import RoundSolver, Solver, StepwiseSolver
-from fleetgp.training.train import Trainer, TrainingInfo, TrainingState, train, train_best
+from fleetgp.training.train import Trainer, TrainingInfo, TrainingState, train
 
 __all__ = [
     "DECENTRALIZED_TRAINERS",
@@ -34,7 +34,6 @@ __all__ = [
     "TrainingState",
     "register_trainer",
     "train",
-    "train_best",
     "train_together",
     "training_method",
 ]

@@ -192,10 +192,10 @@ class NestedStep:
         ends = np.where(given[order][:, None], ends, [-np.inf, np.inf])
         bounds = ends * np.diagonal(shape)[:, None] if given.any() else None
         options = {"maxiter": self.iterations, "gtol": NESTED_GRADIENT, "ftol": NESTED_DECREASE}
-        found = scipy.optimize.minimize(
+        result = scipy.optimize.minimize(
             value_and_gradient, np.zeros_like(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options
         )
-        return place(found.x)
+        return place(result.x)
 
     def _descend(self, i: int, local: Local, pull: Pull) -> Array:
         """Plain gradient descent with a fixed step, projected: the paper's nested solver."""
@@ -557,8 +557,8 @@ class ServerAdmm(Admm[ServerState], RoundSolver[ServerState]):
 
     def gathered(self, state: ServerState, gap: Array) -> tuple[ServerState, float]:
         """Tell the central node where the agents stand, and how far from agreement; it knows the largest gap."""
-        told = self.network.gather({"hyperparameters": state.local.x + state.dual / state.rho, "stopping": gap})
-        return replace(state, mean=np.mean(told["hyperparameters"], axis=0)), float(np.max(told["stopping"]))
+        gathered = self.network.gather({"hyperparameters": state.local.x + state.dual / state.rho, "stopping": gap})
+        return replace(state, mean=np.mean(gathered["hyperparameters"], axis=0)), float(np.max(gathered["stopping"]))
 
     def _retuned(self, state: ServerState) -> ServerState:
         """An automatic rho: the fleet's mean curvature, or what outweighs its largest concavity, per hyperparameter."""
@@ -569,6 +569,6 @@ class ServerAdmm(Admm[ServerState], RoundSolver[ServerState]):
         sent = self.network.gather({"statistics": np.stack([stiffness, curvature.concavity], axis=1)})
         everyone = np.stack(sent["statistics"])
         wanted = np.maximum(everyone[:, 0].mean(axis=0), self.primal.convexify * everyone[:, 1].max(axis=0))
-        told = self.network.scatter(np.stack([everyone[:, 0].max(axis=0), wanted]), "statistics")[0]
-        kept = (told[1] <= 2.0 * state.rho) & (told[1] >= 0.5 * state.rho)
-        return replace(state, stiffness=told[0], rho=np.where(kept, state.rho, told[1]))
+        answer = self.network.scatter(np.stack([everyone[:, 0].max(axis=0), wanted]), "statistics")[0]
+        kept = (answer[1] <= 2.0 * state.rho) & (answer[1] >= 0.5 * state.rho)
+        return replace(state, stiffness=answer[0], rho=np.where(kept, state.rho, answer[1]))

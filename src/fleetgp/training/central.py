@@ -60,8 +60,8 @@ class Shared(Pooled):
         self.network = network
 
     def __call__(self, x: Array) -> tuple[Values, Array, Array]:
-        told = self.network.scatter(x, "hyperparameters")
-        values, nll, gradient = super().__call__(told[0])
+        received = self.network.scatter(x, "hyperparameters")
+        values, nll, gradient = super().__call__(received[0])
         sent = self.network.gather({"hyperparameters": np.column_stack([nll, gradient])})
         everyone = np.stack(sent["hyperparameters"])
         return values, np.ascontiguousarray(everyone[:, 0]), np.ascontiguousarray(everyone[:, 1:])
@@ -157,27 +157,27 @@ class CentralMinimizer(Solver[CentralState]):
         reach = self.bounds.within(search.start, REACH)
         bounds = np.stack([reach.lower, reach.upper], axis=1)
         options = {"maxiter": 10 * rounds, "maxfun": 10 * rounds, "gtol": tol / search.scale, "ftol": DECREASE}
-        found = scipy.optimize.minimize(
+        result = scipy.optimize.minimize(
             search, search.start, jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=search.stop
         )
         gradient = np.abs(self.bounds.cut(search.best.local.x[0], search.slope)).max()
         left = gradient if np.isfinite(search.total) else np.inf
-        status = self._judged(search, found, left, tol)
+        status = self._judged(search, result, left, tol)
         return Outcome(search.best, search.evaluations, status, np.asarray(left), search.best.local.x[0])
 
-    def _judged(self, search: CentralSearch, found: scipy.optimize.OptimizeResult, left: float, tol: float) -> Status:
+    def _judged(self, search: CentralSearch, result: scipy.optimize.OptimizeResult, left: float, tol: float) -> Status:
         """L-BFGS also ends when rounding hides any further progress. That is the optimum, to rounding, only if hardly
         any gradient is left, or hardly anything to be gained by following it.
         """
         if search.ended is not None and np.isfinite(search.total):
             return search.ended
         near = Bounds().within(search.start, REACH - TOUCHING)
-        beyond = (found.x <= near.lower) & np.isinf(self.bounds.lower)  # a bound is where it may end
-        beyond |= (found.x >= near.upper) & np.isinf(self.bounds.upper)
+        beyond = (result.x <= near.lower) & np.isinf(self.bounds.lower)  # a bound is where it may end
+        beyond |= (result.x >= near.upper) & np.isinf(self.bounds.upper)
         if not np.isfinite(search.total) or beyond.any():
             return "diverged"
         if left <= max(tol, ROUNDING_GRADIENT * search.size):
             return "converged"
         free = self.bounds.cut(search.best.local.x[0], search.slope) / search.scale
-        gain = 0.5 * search.scale * float(free @ found.hess_inv(free))
+        gain = 0.5 * search.scale * float(free @ result.hess_inv(free))
         return "converged" if 0.0 <= gain <= CENTRAL_ROUNDING * search.size else "round limit"

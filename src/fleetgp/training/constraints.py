@@ -341,16 +341,16 @@ def _by_number(what: str, given: Mapping[str, Any] | None, names: Sequence[str])
     """What was given, by the hyperparameters' numbers: the name that it was given under, and its value."""
     if given is not None and not isinstance(given, Mapping):
         raise InputError(f"{what}: expected a dictionary with the names of hyperparameters, got {shortened(given)}")
-    found: dict[int, tuple[str, Any]] = {}
+    values: dict[int, tuple[str, Any]] = {}
     for name, value in sorted((given or {}).items(), key=lambda item: item[0] in names):
         numbers = meant(name, names) if isinstance(name, str) else []
         if not numbers:
             raise unknown_name(f"hyperparameter in {what}", name, known_names(names))
         for number in numbers:
-            if number in found and len(meant(found[number][0], names)) == len(numbers):
-                raise InputError(f"{what}: {found[number][0]} and {name} are the same hyperparameter: leave out one")
-            found[number] = name, value
-    return found
+            if number in values and len(meant(values[number][0], names)) == len(numbers):
+                raise InputError(f"{what}: {values[number][0]} and {name} are the same hyperparameter: leave out one")
+            values[number] = name, value
+    return values
 
 
 def _checked_value(what: str, value: object) -> float:

@@ -216,8 +216,8 @@ class Fit:
     def at_bounds(self) -> tuple[str, ...]:
         """Who stands at a bound, the floor of sigma_eps too, at any agent, to a percent; fixed ones do not count."""
         low, high = self.known.touched(self.thetas)
-        found = [name for name, touched in zip(self.known.names, low | high, strict=True) if touched]
-        return (*found, *(name for name in self.floored if name not in found))
+        names = [name for name, touched in zip(self.known.names, low | high, strict=True) if touched]
+        return (*names, *(name for name in self.floored if name not in names))
 
     @property
     def penalty(self) -> float:

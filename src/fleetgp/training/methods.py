@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fleetgp.errors import InputError, shortened, unknown_name
@@ -38,24 +38,27 @@ class TrainingMethod:
     meet: "pool" (all data at one node), "minimize" (one minimization at a central node), "server" (rounds with a
         central node), "tree" (sums over the spanning tree), "edges" (messages over the graph) or "moments" (each agent
         alone, with the moments of all data).
-    solver: makes what follows a start.  stepwise: whether that goes round by round (`StepwiseSolver`).
-    sends, use: what an agent sends, and when to use the method: for `fleetgp methods`.
+    solver: makes what follows a start.
     options: of the options that only some methods have, its own.
     augmented: whether an agent's data are augmented by samples of the others'.
+    notes: what an agent sends, and when to use the method: for `fleetgp methods`.
     """
 
     name: str
     meet: Meet
     solver: MakeSolver
-    sends: str = ""
-    use: str = ""
     options: tuple[str, ...] = ()
     augmented: bool = False
-    stepwise: bool = True
+    notes: tuple[str, str] = ("", "")
 
     @property
     def decentralized(self) -> bool:
         return self.meet in ("tree", "edges", "moments")
+
+    @property
+    def stepwise(self) -> bool:
+        """Whether it goes round by round, so that a caller can take one step of it."""
+        return self.meet in ("server", "tree", "edges")
 
     @property
     def one_expert(self) -> bool:
@@ -159,96 +162,41 @@ def _edges_linearized(problem: TrainingProblem, options: TrainingOptions) -> Edg
 
 
 NESTED, KAPPA, LIPSCHITZ = ("rho", "nested", "step", "nested_iterations"), ("rho", "kappa"), ("rho", "lipschitz")
-_SAMPLE = "once, N_i/M of its rows"
-_ROWS = (
-    TrainingMethod(
-        "dec-full-gp",
-        "moments",
-        _alone,
-        "once, the moments of its data, summed",
-        "exact as full-gp: smooth fields, two inputs or so",
-        stepwise=False,
-    ),
-    TrainingMethod(
-        "dec-fact-gp",
-        "tree",
-        _tree,
+_OURS = (
+    TrainingMethod("dec-full-gp", "moments", _alone),
+    TrainingMethod("dec-fact-gp", "tree", _tree),
+    TrainingMethod("dec-g-fact-gp", "tree", _tree, augmented=True),
+    TrainingMethod("full-gp", "pool", _pooled),
+    TrainingMethod("fact-gp", "minimize", _shared),
+    TrainingMethod("g-fact-gp", "minimize", _shared, augmented=True),
+    TrainingMethod("c-gp", "server", _server_nested, NESTED),
+    TrainingMethod("apx-gp", "server", _server_linearized, LIPSCHITZ),
+    TrainingMethod("gapx-gp", "server", _server_linearized, LIPSCHITZ, augmented=True),
+    TrainingMethod("dec-c-gp", "edges", _edges_nested, NESTED),
+    TrainingMethod("dec-apx-gp", "edges", _edges_linearized, KAPPA),
+    TrainingMethod("dec-gapx-gp", "edges", _edges_linearized, KAPPA, augmented=True),
+)
+#: What an agent sends, and when to use the method.
+_NOTES = {
+    "dec-full-gp": ("once, the moments of its data, summed", "exact as full-gp: smooth fields, two inputs or so"),
+    "dec-fact-gp": (
         "sums of l_i, gradient, Hessian per step",
         "the default: no observation leaves an agent; exact, cheap",
     ),
-    TrainingMethod(
-        "dec-g-fact-gp",
-        "tree",
-        _tree,
-        f"as dec-fact-gp; {_SAMPLE}",
-        "to compare: smooth fields in many small agents",
-        augmented=True,
-    ),
-    TrainingMethod(
-        "full-gp",
-        "pool",
-        _pooled,
-        "all its data, once",
-        "the exact reference, where data may be pooled",
-        stepwise=False,
-    ),
-    TrainingMethod(
-        "fact-gp",
-        "minimize",
-        _shared,
-        "a gradient per step",
-        "to compare: the optimum of dec-fact, which needs no server",
-        stepwise=False,
-    ),
-    TrainingMethod(
-        "g-fact-gp",
-        "minimize",
-        _shared,
-        f"a gradient per step; {_SAMPLE}",
-        "to compare: the optimum of dec-g-fact",
-        augmented=True,
-        stepwise=False,
-    ),
-    TrainingMethod("c-gp", "server", _server_nested, "θ per round", "to compare with the paper", NESTED),
-    TrainingMethod(
-        "apx-gp", "server", _server_linearized, "θ per round", "to compare; a server, no data sent", LIPSCHITZ
-    ),
-    TrainingMethod(
-        "gapx-gp",
-        "server",
-        _server_linearized,
-        f"θ per round; {_SAMPLE}",
-        "to compare; a server, many agents",
-        LIPSCHITZ,
-        augmented=True,
-    ),
-    TrainingMethod(
-        "dec-c-gp",
-        "edges",
-        _edges_nested,
-        "θ per round and neighbour",
-        "to compare: more computing than dec-apx-gp",
-        NESTED,
-    ),
-    TrainingMethod(
-        "dec-apx-gp",
-        "edges",
-        _edges_linearized,
-        "θ per round and neighbour",
-        "no observation, and nothing but θ, may leave an agent",
-        KAPPA,
-    ),
-    TrainingMethod(
-        "dec-gapx-gp",
-        "edges",
-        _edges_linearized,
-        f"θ per round and neighbour; {_SAMPLE}",
-        "the same, accurate with many agents",
-        KAPPA,
-        augmented=True,
-    ),
+    "dec-g-fact-gp": ("as dec-fact-gp; once, N_i/M of its rows", "to compare: smooth fields in many small agents"),
+    "full-gp": ("all its data, once", "the exact reference, where data may be pooled"),
+    "fact-gp": ("a gradient per step", "to compare: the optimum of dec-fact, which needs no server"),
+    "g-fact-gp": ("a gradient per step; once, N_i/M of its rows", "to compare: the optimum of dec-g-fact"),
+    "c-gp": ("θ per round", "to compare with the paper"),
+    "apx-gp": ("θ per round", "to compare; a server, no data sent"),
+    "gapx-gp": ("θ per round; once, N_i/M of its rows", "to compare; a server, many agents"),
+    "dec-c-gp": ("θ per round and neighbour", "to compare: more computing than dec-apx-gp"),
+    "dec-apx-gp": ("θ per round and neighbour", "no observation, and nothing but θ, may leave an agent"),
+    "dec-gapx-gp": ("θ per round and neighbour; once, N_i/M of its rows", "the same, accurate with many agents"),
+}
+METHODS: Registry[TrainingMethod] = Registry(
+    "training method", {row.name: replace(row, notes=_NOTES[row.name]) for row in _OURS}
 )
-METHODS: Registry[TrainingMethod] = Registry("training method", {row.name: row for row in _ROWS})
 TRAINING_METHODS: Sequence[str] = Names(METHODS)
 DECENTRALIZED_TRAINERS: Sequence[str] = Names(METHODS, lambda method: method.decentralized)
 
@@ -280,9 +228,15 @@ def register_trainer(
     sends: what an agent sends; use: when to use the method. Both are for `fleetgp methods`.
     options: those that it has of rho, kappa, lipschitz, nested, step and nested_iterations. All have the others.
     augmented: whether the agents' data are augmented by samples of the others', as those of the g- methods are.
+
+    docs/extending.md has an example.
+
+    >>> register_trainer("apx-gp", _tree, meet="tree", sends="sums")
+    Traceback (most recent call last):
+    fleetgp.errors.InputError: FleetGP has a training method 'apx-gp' itself: choose another name
     """
     foreign = [option for option in options if option not in SWITCHED]
     if foreign or meet not in ("tree", "edges", "server"):
         got, expected = (foreign[0], SWITCHED) if foreign else (meet, ("tree", "edges", "server"))
         raise InputError(f"trainer {name}: expected one of {', '.join(expected)}, got {shortened(got)}")
-    METHODS.add(name, TrainingMethod(name, meet, solver, sends, use, tuple(options), augmented))
+    METHODS.add(name, TrainingMethod(name, meet, solver, tuple(options), augmented, (sends, use)))

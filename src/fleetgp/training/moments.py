@@ -275,14 +275,14 @@ class MomentsTraining:
         """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
         rows, options = InMemory(self._shards.first_rows()), self._options
         first = replace(options, rounds=max(1, options.rounds // 2), tol=coarse(options.tol))
-        found = self._follow(rows, self._sizes, first)
-        if found.wish.refused or found.wish.status == "diverged" or found.next is None:
+        verdict = self._follow(rows, self._sizes, first)
+        if verdict.wish.refused or verdict.wish.status == "diverged" or verdict.next is None:
             return False
         self.runs, run = self._active, self._active[self._best]
         self.sample = np.array(list(map(len, rows)))
         rounds = max(options.rounds, len(run.history))
-        number, history = run.number, [*run.history[:-1], found.x[None]]
-        last = self._follow(self._shards, found.next, replace(options, rounds=rounds), {number: history})
+        number, history = run.number, [*run.history[:-1], verdict.x[None]]
+        last = self._follow(self._shards, verdict.next, replace(options, rounds=rounds), {number: history})
         self._settled(last)
         return True
 
@@ -367,12 +367,12 @@ class MomentsTraining:
         frame, options = self._frame, self._options
         if options.mean == "zero":
             return scaling_of(frame, options.normalize), frame
-        found = scaling_of(frame, normalize=True)
+        scaling = scaling_of(frame, normalize=True)
         if options.mean == "linear":
             with self._network.phase("normalize"):
-                found = agree_on_scaling(of_fleet(self._network, central=self._central), shards, "linear")
-        left = replace(frame, mean=0.0, deviation=found.scale)
-        return found if options.normalize else replace(found, scale=1.0), left
+                scaling = agree_on_scaling(of_fleet(self._network, central=self._central), shards, "linear")
+        left = replace(frame, mean=0.0, deviation=scaling.scale)
+        return scaling if options.normalize else replace(scaling, scale=1.0), left
 
     # ---- what the agents say of their grids ------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class MomentsTraining:
                 finish=lambda worst, _: np.concatenate([worst[0], own.row[len(wish.row) :]])[None],
                 result_shape=(len(own.row),),
             )
-        assert reduced is not None, "all agents are told"
+        assert reduced is not None, "every agent gets the result"
         return Verdict.read(reduced[0], dimension)
 
     def _wish(self, options: TrainingOptions, refined: bool) -> Wish:

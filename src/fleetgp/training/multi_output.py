@@ -124,13 +124,13 @@ class SharedObjective(Objective):
         """All outputs of all agents side by side."""
         experts = [one.experts[i] for one in self.outputs for i in rows]
         every = range(len(self.outputs))
-        found = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
-        return [self._sum(found[i :: len(rows)]) for i in range(len(rows))]
+        evaluations = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
+        return [self._sum(evaluations[i :: len(rows)]) for i in range(len(rows))]
 
-    def _sum(self, found: Sequence[Evaluation | NumericalError]) -> Evaluation | NumericalError:
+    def _sum(self, evaluations: Sequence[Evaluation | NumericalError]) -> Evaluation | NumericalError:
         """One agent's. The largest jitter; an engine's name is the first output's."""
         gradient, nll, jitter, engine = np.zeros(self.sharing.width), 0.0, 0.0, ""
-        for k, one in enumerate(found):
+        for k, one in enumerate(evaluations):
             if isinstance(one, NumericalError):
                 return one
             nll += one.nll
@@ -145,10 +145,10 @@ class SharedObjective(Objective):
     @property
     def silent(self) -> BoolArray:
         """(A, W) what says nothing about an agent's data of any output."""
-        found = np.ones((len(self.experts), self.sharing.width), dtype=bool)
+        silent = np.ones((len(self.experts), self.sharing.width), dtype=bool)
         for k, one in enumerate(self.outputs):
-            found[:, self.sharing.places(k)] &= one.silent
-        return found
+            silent[:, self.sharing.places(k)] &= one.silent
+        return silent
 
     @property
     def sizes(self) -> IntArray:
@@ -157,8 +157,8 @@ class SharedObjective(Objective):
 
     def error_estimates(self, log_thetas: Array, values: Values) -> Array:
         """(A,) summed over the outputs, which are evaluated for it."""
-        found = [self.likelihoods(k, log_thetas) for k in range(len(self.outputs))]
-        pairs = zip(self.outputs, found, strict=True)
+        likelihoods = [self.likelihoods(k, log_thetas) for k in range(len(self.outputs))]
+        pairs = zip(self.outputs, likelihoods, strict=True)
         return np.asarray(np.sum([one.error_estimates(*each) for one, each in pairs], axis=0))
 
     def likelihoods(self, k: int, log_thetas: Array) -> tuple[Array, Values]:
@@ -196,15 +196,13 @@ def train_together(
         training = TrainingTogether(JointProblem.of(parts, sharing), options, heard)
         training.run()
         settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
-        found = training.fits(settled)
+        fits = training.fits(settled)
         if kernel.noise_model.robust:
-            pairs = zip(found, (shards.moved(coordinates) for shards in outputs), strict=True)
-            found = [
-                replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit, options)) for fit, own in pairs
-            ]
+            pairs = zip(fits, (shards.moved(coordinates) for shards in outputs), strict=True)
+            fits = [replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit, options)) for fit, own in pairs]
     if options.coordinates.name != "as-given":
-        found = [to_user_units(coordinates, shift, fit) for fit in found]
-    return tuple(replace(fit, kernel=kernel.name) for fit in found)
+        fits = [to_user_units(coordinates, shift, fit) for fit in fits]
+    return tuple(replace(fit, kernel=kernel.name) for fit in fits)
 
 
 def refuse_moments(method: TrainingMethod) -> None:

@@ -8,7 +8,6 @@ can take the next decision. x is log theta, within bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 
 import numpy as np
@@ -88,8 +87,8 @@ class Search:
     @property
     def row(self) -> Array:
         """As numbers, none of which is NaN."""
-        told = replace(self, residual=-1.0 if np.isnan(self.residual) else self.residual)
-        return np.concatenate([pack(np.atleast_1d(value)) for value in astuple(told)])
+        finite = replace(self, residual=-1.0 if np.isnan(self.residual) else self.residual)
+        return np.concatenate([pack(np.atleast_1d(value)) for value in astuple(finite)])
 
     @classmethod
     def of(cls, row: Array, width: int) -> Search:
@@ -133,19 +132,19 @@ class Newton:
     def __init__(self, start: Array, bounds: Bounds, tol: float) -> None:
         self.bounds, self.reach, self.tol = bounds, bounds.within(start, REACH), tol
 
-    def decide(self, search: Search, found: Sum) -> Search:
+    def decide(self, search: Search, there: Sum) -> Search:
         """Take in the sum at `search.x`, and say where to look next."""
-        first, rounding = np.isinf(search.value), ROUNDING * found.size
-        if not np.isfinite(found.value):
+        first, rounding = np.isinf(search.value), ROUNDING * there.size
+        if not np.isfinite(there.value):
             if first:
                 return replace(search, residual=np.nan)
             return self._ahead(replace(search, radius=SHRINK[0] * _length(search.x - search.best)))
-        gain = search.value - found.value
-        radius = search.radius if first else _radius(search, found, gain, rounding)
+        gain = search.value - there.value
+        radius = search.radius if first else _radius(search, there, gain, rounding)
         if gain < -rounding:
             return self._ahead(replace(search, radius=radius))
         here = replace(
-            search, best=search.x, value=found.value, gradient=found.gradient, hessian=found.hessian, radius=radius
+            search, best=search.x, value=there.value, gradient=there.gradient, hessian=there.hessian, radius=radius
         )
         if (here.best != self.reach.clipped(here.best)).any():
             return replace(here, residual=np.nan)
@@ -200,9 +199,9 @@ class Model:
 
     def whole(self, step: Array) -> Array:
         """A step of the free coordinates as one of all."""
-        found = np.zeros(len(self.free))
-        found[self.free] = step
-        return found
+        whole = np.zeros(len(self.free))
+        whole[self.free] = step
+        return whole
 
     @property
     def magnitudes(self) -> Array:
@@ -262,7 +261,7 @@ def secant_hessian(hessian: Array, step: Array, change: Array) -> Array:
     return np.asarray(hessian - np.outer(image, image) / bend + np.outer(change, change) / along)
 
 
-def _radius(search: Search, found: Sum, gain: float, rounding: float) -> float:
+def _radius(search: Search, there: Sum, gain: float, rounding: float) -> float:
     """How far the next step may go."""
     step = search.x - search.best
     if max(abs(gain), search.predicted) <= rounding or gain >= GOOD * search.predicted:
@@ -270,7 +269,7 @@ def _radius(search: Search, found: Sum, gain: float, rounding: float) -> float:
         return min(GROWTH * search.radius, LARGEST_RADIUS) if reached else search.radius
     if gain >= POOR * search.predicted:
         return search.radius
-    return _length(step) * _lowest(-gain, float(search.gradient @ step), float(found.gradient @ step))
+    return _length(step) * _lowest(-gain, float(search.gradient @ step), float(there.gradient @ step))
 
 
 def _lowest(rise: float, slope: float, slope_there: float) -> float:
@@ -351,31 +350,18 @@ class TreeNewton(RoundSolver[TreeState]):
         """From a start (A, P) that is the same at all agents."""
         return TreeState(Local.unevaluated(x), x[0], Search.at(x[0]))
 
-    def run(
-        self, state: TreeState, *, rounds: int, tol: float, record: Callable[[int, TreeState], None]
-    ) -> Outcome[TreeState]:
-        """To a minimum within tol in log theta; with tol = 0 for exactly `rounds` evaluations."""
+    def ended(self, state: TreeState, tol: float) -> Outcome[TreeState] | None:
         residual = state.search.residual
         if tol > 0.0 and residual <= tol:
             return Outcome(state, 0, "converged", np.array(residual), state.search.x)
-        return super().run(state, rounds=rounds, tol=tol, record=record)
-
-    def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
-        """One evaluation, and an interlude if somebody wants one."""
-        state, wanted, late = self._evaluated(state, tol)
-        verdict = Verdict(np.full(1, state.search.residual), tol, late=late, highest=state.search.x[None])
-        if verdict.status == "converged":
-            state = self._landed(state)
-        elif verdict.status == "round limit" and wanted and self.interlude is not None:
-            self.interlude.play()
-        return state, verdict
+        return None
 
     def ends(self, state: TreeState, verdict: Verdict) -> bool:
         stuck = verdict.tol > 0.0 and state.stalls >= MOST_STALLS
         return verdict.status != "round limit" or stuck
 
-    def _evaluated(self, state: TreeState, tol: float) -> tuple[TreeState, bool, bool]:
-        """One evaluation; the new state, whether somebody wants an interlude, and whether somebody's time is up."""
+    def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
+        """One evaluation; where it is not the last one, an interlude if somebody wants one."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         if self.lazy and np.isfinite(state.search.value):
             values = self.objective(x)
@@ -383,17 +369,27 @@ class TreeNewton(RoundSolver[TreeState]):
         else:
             values, hessian = evaluate_with_hessian(self.objective, x)
             state = replace(state, measured_at=state.search.x)
-        told = self._decided(state, tol, self._rows(values, hessian))
-        before, search = state.search, Search.of(told[:-2], x.shape[1])
-        # The start is each agent's own logarithm; from then on x is the root's.
-        accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
-        local = replace(state.local, x=np.tile(search.best, (len(x), 1)), values=values) if accepted else state.local
-        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
-        stalls = 0 if better else state.stalls + 1
-        state = replace(state, local=local, search=search, stalls=stalls)
+        row, before = self._decided(state, tol, self._rows(values, hessian)), state.search
+        wanted, late = row[-2:] > 0.0
+        state = self._moved(state, Search.of(row[:-2], x.shape[1]), values)
         if self.lazy and _stale(before, state, tol):
             state = self._with_measured_hessian(state, tol)
-        return state, bool(told[-2] > 0.0), bool(told[-1] > 0.0)
+        verdict = Verdict(np.full(1, state.search.residual), tol, late=bool(late), highest=state.search.x[None])
+        if verdict.status == "converged":
+            state = self._landed(state)
+        elif verdict.status == "round limit" and wanted and self.interlude is not None:
+            self.interlude.play()
+        return state, verdict
+
+    def _moved(self, state: TreeState, search: Search, values: Values) -> TreeState:
+        """After the root's decision about the values at `search.x`."""
+        before = state.search
+        # The start is each agent's own logarithm; from then on x is the root's.
+        accepted = np.isfinite(search.value) and (np.isinf(before.value) or np.array_equal(search.best, before.x))
+        x = np.tile(search.best, (len(values.nll), 1))
+        local = replace(state.local, x=x, values=values) if accepted else state.local
+        better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
+        return replace(state, local=local, search=search, stalls=0 if better else state.stalls + 1)
 
     def _secant(self, search: Search, values: Values) -> Array:
         """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""
@@ -433,11 +429,9 @@ class TreeNewton(RoundSolver[TreeState]):
 
         def finish(total: Array, _: BoolArray | None) -> Array:
             (value, size), gradient, hessian, (failed, *signs) = np.split(total[0], [2, 2 + parameters, width - 3])
-            found = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
-            return np.append(newton.decide(state.search, found).row, signs)[None]
+            total_there = Sum(np.inf if failed else value, size, gradient, unpack(hessian, parameters))
+            return np.append(newton.decide(state.search, total_there).row, signs)[None]
 
-        told = self.network.reduce(
-            rows[:, None], "statistics", finish=finish, result_shape=(len(state.search.row) + 2,)
-        )
-        assert told is not None, "all agents are told"
-        return np.asarray(told[0])
+        row = self.network.reduce(rows[:, None], "statistics", finish=finish, result_shape=(len(state.search.row) + 2,))
+        assert row is not None, "all agents are row"
+        return np.asarray(row[0])

@@ -106,10 +106,10 @@ class Objective:
 
     def at(self, rows: IntArray, log_thetas: Array) -> Values:
         """Evaluate some agents (K,), each at its own log theta (K, P); an agent may come several times."""
-        found = self.answers(rows, log_thetas)
+        answers = self.answers(rows, log_thetas)
         # Where the covariance cannot be factorized the likelihood is taken as infinite.
         failed = Evaluation(np.inf, np.full(log_thetas.shape[1], np.nan), 0.0)
-        sound = [failed if isinstance(each, NumericalError) else each for each in found]
+        sound = [failed if isinstance(each, NumericalError) else each for each in answers]
         values = Values(
             np.array([each.nll for each in sound]),
             np.array([each.gradient for each in sound]).reshape(log_thetas.shape),
@@ -222,8 +222,8 @@ def evaluate_with_hessian(objective: Objective, x: Array) -> tuple[Values, Array
     silent, agents = objective.silent, np.arange(len(x))
     rows, columns = np.nonzero(~silent)
     shifted = x[rows] + STEP * np.eye(x.shape[1])[columns]
-    found = objective.at(np.concatenate([agents, rows]), np.concatenate([x, shifted]))
-    values, around = found.part(slice(len(x))), found.part(slice(len(x), None))
+    both = objective.at(np.concatenate([agents, rows]), np.concatenate([x, shifted]))
+    values, around = both.part(slice(len(x))), both.part(slice(len(x), None))
     slopes = around.gradient - values.gradient[rows]
     return values, _from_slopes(objective, silent, (rows, columns), slopes)
 

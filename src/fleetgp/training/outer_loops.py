@@ -23,7 +23,7 @@ All is decided by numbers that are the same at every agent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -106,24 +106,26 @@ def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas:
     def solved(total: Array, _: object) -> Array:
         products = total[0, 1:].reshape(count + 1, count + 1)
         right = np.column_stack([products[:-1, -1], np.eye(count)])
-        found = independent_solution(products[:-1, :-1], right)
-        known = total[0, 0] == 0.0 and bool(np.isfinite(found).all())
-        told = np.concatenate([found[:, 0], np.sqrt(np.diagonal(found[:, 1:]))]) if known else np.zeros(2 * count)
-        return np.concatenate([[float(known)], told])[None]
+        solution = independent_solution(products[:-1, :-1], right)
+        known = total[0, 0] == 0.0 and bool(np.isfinite(solution).all())
+        numbers = (
+            np.concatenate([solution[:, 0], np.sqrt(np.diagonal(solution[:, 1:]))]) if known else np.zeros(2 * count)
+        )
+        return np.concatenate([[float(known)], numbers])[None]
 
-    (told,) = reduction.merged(rows[:, None], SUM, finish=solved, result_shape=(1 + 2 * count,))
-    known = bool(told[0])
-    return Correction(told[1 : 1 + count], told[1 + count :] if known else np.full(count, np.nan), known)
+    (result,) = reduction.merged(rows[:, None], SUM, finish=solved, result_shape=(1 + 2 * count,))
+    known = bool(result[0])
+    return Correction(result[1 : 1 + count], result[1 + count :] if known else np.full(count, np.nan), known)
 
 
 def _own(expert: Expert, theta: Array, trend: Trend) -> Array:
     """An agent's summands: whether it has none, and Z'C^-1 Z."""
     try:
-        found = expert.products(theta, trend)
+        products = expert.products(theta, trend)
     except NumericalError:
-        found = np.full((trend.count + 1, trend.count + 1), np.nan)
-    sound = bool(np.isfinite(found).all())
-    return np.concatenate([[float(not sound)], found.ravel() if sound else np.zeros(found.size)])
+        products = np.full((trend.count + 1, trend.count + 1), np.nan)
+    sound = bool(np.isfinite(products).all())
+    return np.concatenate([[float(not sound)], products.ravel() if sound else np.zeros(products.size)])
 
 
 def longer_step(now: Correction, before: tuple[Correction, list[float]] | None) -> list[float]:
@@ -157,8 +159,8 @@ class Settled:
 
     def of(self, scaling: Scaling, errors: Array) -> MeanFit:
         """The mean function that theta was last trained with. errors: the standard errors of the scaled data."""
-        told = tuple((scaling.scale * errors).tolist())
-        return MeanFit(scaling.offset, scaling.slope, scaling.centre, told, self.turns, self.last.negligible)
+        standard_errors = tuple((scaling.scale * errors).tolist())
+        return MeanFit(scaling.offset, scaling.slope, scaling.centre, standard_errors, self.turns, self.last.negligible)
 
 
 def settle(training: Training, mean: MeanName) -> Settled | None:
@@ -167,12 +169,12 @@ def settle(training: Training, mean: MeanName) -> Settled | None:
         return None
     turns, before = 1, None
     while True:
-        found = NOWHERE if training.status == "diverged" else training.correction()
-        if not found.known or found.negligible or training.status != "converged" or turns == TURNS:
-            return Settled(found, turns)
-        step = longer_step(found, before)
+        correction = NOWHERE if training.status == "diverged" else training.correction()
+        if not correction.known or correction.negligible or training.status != "converged" or turns == TURNS:
+            return Settled(correction, turns)
+        step = longer_step(correction, before)
         training.take_up(step)
-        turns, before = turns + 1, (found, step)
+        turns, before = turns + 1, (correction, step)
 
 
 #: So many times theta is trained with weights.
@@ -188,15 +190,15 @@ class Reweighing(Training, Protocol):
 
 def settle_robustly(training: Reweighing, mean: MeanName) -> Settled | None:
     """With weights, and with the mean function, if there is one; a training that did not converge is left as it is."""
-    found = settle(training, mean)
+    settled = settle(training, mean)
     for _ in range(ROBUST_TURNS):
         if training.status != "converged":  # as all agents know
             break
         training.reweigh()
-        turns = 0 if found is None else found.turns
-        found = settle(training, mean)
-        found = None if found is None else replace(found, turns=found.turns + turns)
-    return found
+        turns = 0 if settled is None else settled.turns
+        settled = settle(training, mean)
+        settled = None if settled is None else replace(settled, turns=settled.turns + turns)
+    return settled
 
 
 def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expert]:
@@ -242,23 +244,8 @@ class Trial:
     folds: tuple[tuple[Observations, Observations], ...]
 
 
-class TrainOne(Protocol):
-    """`fleetgp.training.train.train`."""
-
-    def __call__(
-        self,
-        method: TrainingMethod,
-        shards: Dataset,
-        network: Network,
-        kernel: Kernel,
-        options: TrainingOptions,
-        report: Report | None = None,
-        interlude: Interlude | None = None,
-    ) -> Fit: ...
-
-
 def with_best_kernel(
-    train: TrainOne,
+    train: Callable[..., Fit],
     method: TrainingMethod,
     shards: Dataset,
     network: Network,
@@ -269,7 +256,7 @@ def with_best_kernel(
 ) -> Fit:
     """Train with the kernel that predicts best. Of the time, if it is limited, the comparison gets half.
 
-    The comparison is not reported.
+    The comparison is not reported.  train: `fleetgp.training.train.train`.
     """
     _check(method, kernels, options)
     seconds = None if options.seconds is None else options.seconds / 2.0
@@ -287,7 +274,7 @@ def with_best_kernel(
             "be told why"
         )
     fit = train(method, shards, network, kernels[best], replace(options, seconds=seconds), report, interlude)
-    return replace(fit, kernel=kernels[best].name, compared=compared)
+    return replace(fit, compared=compared)
 
 
 def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
@@ -340,8 +327,8 @@ def _of_agent(
         except NumericalError:
             return failed
         variance = scaling.scale**2 * variance + kernel.noise(asked, Hyperparameters.from_theta(theta))
-        found = log_density(scaling.mean(queries) + scaling.scale * mean, variance, asked.values)
-        density, count = density + float(found.sum()), count + len(asked)
+        densities = log_density(scaling.mean(queries) + scaling.scale * mean, variance, asked.values)
+        density, count = density + float(densities.sum()), count + len(asked)
     return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed
 
 
@@ -363,10 +350,10 @@ def _compared(
             f'kernel="auto": expected agents with at least {FEWEST} rows each, of which they hide some to compare '
             "kernels, got none: choose a kernel"
         )
-    found = []
+    compared = []
     for kernel, (density, count, failed, *logs) in zip(kernels, totals.tolist(), strict=True):
         sound = failed == 0.0 and count > 0.0
         own = np.array(logs[: kernel.count(dimension)])
         theta = np.exp(own / network.agents) if sound else np.full(len(own), np.nan)
-        found.append(Compared(kernel.name, density / count if sound else -np.inf, int(count), tuple(theta.tolist())))
-    return tuple(found)
+        compared.append(Compared(kernel.name, density / count if sound else -np.inf, int(count), tuple(theta.tolist())))
+    return tuple(compared)

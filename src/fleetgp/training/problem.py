@@ -353,16 +353,16 @@ def agree_on_magnitudes(
         columns.insert(0, np.stack([np.ptp(one.inputs, axis=0) for one in shards]))
     if deviation:
         columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for y in values]))
-    told = power_of_two(np.concatenate(columns, axis=1))
+    own = power_of_two(np.concatenate(columns, axis=1))
     if widths:
-        told = np.column_stack([[levels(len(one)) for one in shards], told])
-    powers = reduction.maximum(told)
+        own = np.column_stack([[levels(len(one)) for one in shards], own])
+    powers = reduction.maximum(own)
     largest, powers = (int(powers[0]), powers[1:]) if widths else (0, powers)
-    found = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
-    size = float(found[-2] if deviation else found[-1])
+    sizes = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
+    size = float(sizes[-2] if deviation else sizes[-1])
     varied = deviation and bool(np.isfinite(powers[-1]))
-    reach = found[: shards[0].dimension] if widths else np.empty(0)
-    return Magnitudes(reach, size, float(found[-1]) if varied else size, largest)
+    reach = sizes[: shards[0].dimension] if widths else np.empty(0)
+    return Magnitudes(reach, size, float(sizes[-1]) if varied else size, largest)
 
 
 def default_starts(magnitudes: Magnitudes, agents: int, kernel: Kernel) -> Array:

@@ -30,7 +30,7 @@ def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
     """What a user should know of the end of a training; empty if it is an ordinary one. names: of theta."""
     if fit.status == "diverged":
         return about_divergence(fit, options, names)
-    told = [
+    sentences = [
         about_coordinates(fit.coordinates),
         about_offset(fit),
         about_mean(fit),
@@ -38,7 +38,7 @@ def about_end(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
         about_bounds(fit),
         about_floor(fit, options.noise_floor) if fit.at_floor.any() else "",
     ]
-    return ". ".join(filter(None, told))
+    return ". ".join(filter(None, sentences))
 
 
 def about_coordinates(coordinates: Coordinates) -> str:
@@ -74,16 +74,16 @@ def about_offset(fit: Fit) -> str:
 def about_flat(fit: Fit, names: Sequence[str]) -> str:
     """Along which hyperparameters the likelihood is flat, and which ones stand at a limit of the training."""
     theta = fit.theta
-    told = [
+    sentences = [
         f"the likelihood does not depend on {names[k]} (now {theta[k]:.4g}): {_cause(names[k])}"
         for k in fit.flat_numbers
     ]
-    told += [
+    sentences += [
         f"{names[k]} stands at the limit of the search, {theta[k]:.4g}, and the optimum lies there or beyond: "
         f'give {names[k]} bounds or, for observations with a trend, mean="linear"'
         for k in fit.stopped_numbers
     ]
-    return ". ".join(told)
+    return ". ".join(sentences)
 
 
 def _cause(name: str) -> str:
@@ -113,12 +113,12 @@ def about_rounds(fit: Fit, options: TrainingOptions) -> str:
 
 def warn_of_end(fit: Fit, options: TrainingOptions, names: Sequence[str], who: str = "") -> None:
     """Warn of what a user should know of the end of a training. who: stands before it."""
-    for told, kind in (
+    for sentence, kind in (
         (about_end(fit, options, names), FleetGPWarning),
         (about_rounds(fit, options), NotConvergedWarning),
     ):
-        if told:
-            warn(f"{who}{told}", kind)
+        if sentence:
+            warn(f"{who}{sentence}", kind)
 
 
 def about_divergence(fit: Fit, options: TrainingOptions, names: Sequence[str]) -> str:
@@ -200,14 +200,14 @@ def about_bounds(fit: Fit) -> str:
     """Which hyperparameters ended at bounds that were given; empty if none did."""
     low, high = fit.known.touched(fit.thetas)
     ends = [("lower", low, fit.known.lower), ("upper", high, fit.known.upper)]
-    found = [
+    ends_met = [
         f"{name} stands at its {end} bound, {value:.4g}"
         for number, name in enumerate(fit.known.names)
         for end, touched, value in ((end, touched[number], values[number]) for end, touched, values in ends)
         if touched
     ]
     beyond = ": the optimum lies there or beyond" if fit.status == "converged" else ""
-    return f"{', '.join(found)}{beyond}" if found else ""
+    return f"{', '.join(ends_met)}{beyond}" if ends_met else ""
 
 
 class TrainingProgress:

@@ -53,7 +53,14 @@ class StepwiseSolver(Solver[State]):
     def rounds(self, tol: float) -> Rounds[State]:
         """Its rounds, judged to a tolerance; with tol = 0 never converged."""
 
+    def ended(self, state: State, tol: float) -> Outcome[State] | None:
+        """How it has ended already, if it has."""
+        return None
+
     def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]:
+        before = self.ended(state, tol)
+        if before is not None:
+            return before
         recursion = self.rounds(tol)
         running, done, verdict = drive(
             recursion, recursion.start(state), rounds, lambda done, running: record(done, running.state)

@@ -76,38 +76,28 @@ def in_user_units(shift: Array, theta: Array) -> Array:
         return np.asarray(theta * np.exp(shift))
 
 
-def train_best(
-    method: TrainingMethod,
-    shards: Dataset,
-    network: Network,
-    kernels: Kernels,
-    options: TrainingOptions,
-    report: Report | None = None,
-    interlude: Interlude | None = None,
-) -> Fit:
-    """`train` with the best of several kernels; with a single one there is nothing to compare."""
-    if len(kernels) > 1:
-        return with_best_kernel(train, method, shards, network, kernels, options, report, interlude)
-    fit = train(method, shards, network, kernels[0], options, report, interlude)
-    return replace(fit, kernel=kernels[0].name)
-
-
 def train(
     method: TrainingMethod,
     shards: Dataset,
     network: Network,
-    kernel: Kernel,
+    kernel: Kernel | Kernels,
     options: TrainingOptions,
     report: Report | None = None,
     interlude: Interlude | None = None,
 ) -> Fit:
     """Train the hosted agents, whose data are `shards` in the order of `network.hosted`.
 
+    kernel: or several, of which the one that predicts best is trained.
+
     Options that the method does not have are ignored: a fleet that changes its method keeps its options.
     report(start, round, thetas, chosen) is called after every round, with theta in the units of the data; chosen once
     the fleet has decided for this start.
     interlude: what the agents may do in between, without a central node and where stopping is watched.
     """
+    if isinstance(kernel, tuple):
+        if len(kernel) > 1:
+            return with_best_kernel(train, method, shards, network, kernel, options, report, interlude)
+        (kernel,) = kernel
     if options.coordinates.name != "as-given":
         with network.phase("coordinates"):
             reduction = of_fleet(network, central=not method.decentralized)
@@ -121,17 +111,17 @@ def train(
     moments = method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine)
     if method.meet == "moments" or moments:
         try:
-            return MomentsTraining(method, shards, network, kernel, options, report).fit()
+            return replace(MomentsTraining(method, shards, network, kernel, options, report).fit(), kernel=kernel.name)
         except NumericalError as why:
             if not moments:
                 raise
             shards.load_instead(why)
     training = LocalTraining(prepare(method, shards, network, kernel, options, interlude), options, report)
-    fit = training.fit(robust=kernel.noise_model.robust)
+    training.run()
+    fit = replace(training.settled(robust=kernel.noise_model.robust), kernel=kernel.name)
     if not kernel.noise_model.robust:
         return fit
-    outliers = outliers_of(shards, network.hosted, kernel, fit, options)
-    return replace(fit, outliers=outliers)
+    return replace(fit, outliers=outliers_of(shards, network.hosted, kernel, fit, options))
 
 
 class LocalTraining:
@@ -208,9 +198,8 @@ class LocalTraining:
         with problem.network.phase("training"):
             self.chosen = self._continued(problem, self.chosen, self.chosen.history, self.options.tol)
 
-    def fit(self, *, robust: bool = False) -> Fit:
-        """Train, in turns with the mean function and with weights against outliers where there are any."""
-        self.run()
+    def settled(self, *, robust: bool = False) -> Fit:
+        """The result, after turns with the mean function and with weights against outliers where there are any."""
         settled = settle_robustly(self, self.options.mean) if robust else settle(self, self.options.mean)
         mean = None if settled is None else settled.of(self.problem.scaling, settled.last.errors)
         fit = self.ended(mean)
