@@ -197,7 +197,8 @@ OUT_OF_RANGE = "that is out of range: give one closer to the scale of the data"
 class ThetaError(NumericalError):
     """No answer at a theta, in natural units. what: that went wrong.  advice: what to do about it.
 
-    An engine knows neither the units of the data nor the inputs' names: `retold` puts them in on the way to the user.
+    An engine knows neither the units of the data nor the inputs' names: `translate_theta_errors` adds them, where the
+    model is known, on the way to the user.
 
     >>> str(ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another"))
     'agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use another'
@@ -234,12 +235,12 @@ def out_of_range(agent: int | None, log_theta: Array) -> ThetaError:
 
 
 @contextmanager
-def retold(*, units: Array | None = None, names: Sequence[str] | None = None) -> Iterator[None]:
+def translate_theta_errors(*, units: Array | None = None, names: Sequence[str] | None = None) -> Iterator[None]:
     """Errors about theta from within, as the user would say it.
 
     units: of the model's hyperparameters, in those of the data, (P,).  names: what they are called.
 
-    >>> with retold(units=np.array([1.0, 4.0, 4.0])):
+    >>> with translate_theta_errors(units=np.array([1.0, 4.0, 4.0])):
     ...     raise ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1]), "use another")
     Traceback (most recent call last):
     fleetgp.engines.base.ThetaError: agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 8, sigma_eps = 0.4): use ...

@@ -18,7 +18,7 @@ from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
-from fleetgp.engines.base import retold
+from fleetgp.engines.base import translate_theta_errors
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened, warn
@@ -657,7 +657,7 @@ class Fleet:
             reporter = TrainingProgress(method, chosen, listener)
             try:
                 reporter.begun()
-                with retold(names=self.names):
+                with translate_theta_errors(names=self.names):
                     fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, reporter)
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
                 interrupt.add_note(self.keep_unfinished(reporter.furthest))
@@ -1035,8 +1035,7 @@ class Fleet:
         holding = Holding(holdout, level, cells, max_rows, chosen, apart=self.private is not None)
         how = PredictionOptions(seed=chosen).changed({"engine": engine, **given})
         source = replace(self.snapshot(), moments=None, trained=())  # of all rows, also of those that are held out
-        with retold(names=self.names):
-            calibration = self._backend.calibrate(source, row, how, holding)
+        calibration = self._backend.calibrate(source, row, how, holding)
         if calibration.ledger is not None:
             calibration.ledger.labels = self.labels
         self.calibration = replace(calibration, theta=np.array(self.theta))

@@ -13,7 +13,7 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.transforms import CoordinatesName, coordinate_rule
 from fleetgp.declarations import given_in
-from fleetgp.engines.base import retold
+from fleetgp.engines.base import translate_theta_errors
 from fleetgp.errors import InputError, WorkerLostError, shortened
 from fleetgp.fleet.backends import BackendName, chosen_backend
 from fleetgp.fleet.fleet import Fleet
@@ -139,7 +139,7 @@ class Outputs:
             reporter = TrainingProgress(method, chosen, listener)
             try:
                 reporter.begun()
-                with retold(names=first.names):
+                with translate_theta_errors(names=first.names):
                     results = self._backend.train_together(
                         row, list(data.values()), self.graph, first.kernel, chosen, reporter
                     )

@@ -17,7 +17,7 @@ from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByServer, ByTree, Reduction
 from fleetgp.data.transforms import View
-from fleetgp.engines.base import retold
+from fleetgp.engines.base import translate_theta_errors
 from fleetgp.engines.expert import Expert
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import NumericalError, warn
@@ -193,5 +193,5 @@ def calibrate_hosted(
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
     fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)
-    with retold(units=units, names=snapshot.names):
+    with translate_theta_errors(units=units, names=snapshot.names):
         return calibrated(fleet, network, method, options, holding)

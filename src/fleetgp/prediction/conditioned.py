@@ -12,7 +12,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import augmented, without
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.transforms import VIEW_AS_GIVEN, Coordinates, View
-from fleetgp.engines.base import Posterior, retold
+from fleetgp.engines.base import Posterior, translate_theta_errors
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
@@ -63,7 +63,7 @@ class Conditioned:
 
     def in_user_units(self) -> AbstractContextManager[None]:
         """Errors about theta from within, as the user would say it."""
-        return retold(units=self._units, names=self._names)
+        return translate_theta_errors(units=self._units, names=self._names)
 
     def append(self, i: int, more: Observations) -> None:
         """More observations of one agent, as a user has them: nothing is computed anew for any other.

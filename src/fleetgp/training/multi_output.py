@@ -20,7 +20,7 @@ from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
 from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.transforms import AS_GIVEN, Coordinates
-from fleetgp.engines.base import Evaluation, retold
+from fleetgp.engines.base import Evaluation, translate_theta_errors
 from fleetgp.engines.expert import Expert, evaluate
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import OBSERVED, Kernel
@@ -189,7 +189,7 @@ def train_together(
     shift = coordinates.shift(kernel.units(dimension))
     heard = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
     parts = []
-    with retold(units=np.exp(shift)):
+    with translate_theta_errors(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))

@@ -17,7 +17,7 @@ from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.transforms import CoordinateRule, Coordinates
-from fleetgp.engines.base import retold
+from fleetgp.engines.base import translate_theta_errors
 from fleetgp.engines.expert import has_moments
 from fleetgp.errors import InputError, NumericalError, shortened
 from fleetgp.kernels.expression import Kernels
@@ -105,7 +105,7 @@ def train(
         shift = coordinates.shift(kernel.units(shards.dimension))
         inside = replace(to_model_units(shift, options), coordinates=CoordinateRule())
         heard = report and report_in_user_units(shift, report)
-        with retold(units=np.exp(shift)):
+        with translate_theta_errors(units=np.exp(shift)):
             fit = train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
         return to_user_units(coordinates, shift, fit)
     moments = method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine)
