@@ -98,7 +98,7 @@ def fragile(
 
     mark: a file that is there once it has happened: it happens once.
     """
-    take = network._take
+    take = network.take
 
     def take_or_die(groups: Any, number: int) -> Any:
         if agent in network.hosted and ready(network.round) and not mark.exists():
@@ -106,7 +106,7 @@ def fragile(
             os.kill(os.getpid(), signal.SIGKILL)
         return take(groups, number)
 
-    network._take = take_or_die
+    network.take = take_or_die
     return inner(network, memory, tell, *given)
 
 
@@ -117,7 +117,7 @@ def fragile_and_late(
     root's while it waits for others, another one while it waits for the result. Then time is up on all clocks.
     """
     network.clock.wall = lambda: 1e12 if mark.exists() else 0.0
-    take = network._take
+    take = network.take
 
     def take_or_die(groups: Any, number: int) -> Any:
         told_all = network.tree.root in network.hosted or number == network._number - 1
@@ -126,7 +126,7 @@ def fragile_and_late(
             os.kill(os.getpid(), signal.SIGKILL)
         return take(groups, number)
 
-    network._take = take_or_die
+    network.take = take_or_die
     return inner(network, memory, tell, *given)
 
 

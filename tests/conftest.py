@@ -26,8 +26,12 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.engines import expert
 from fleetgp.graph import Topology
+from fleetgp.graph.topology import GRAPHS
+from fleetgp.kernels.stationary import KERNELS
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.prediction.registry import METHODS as PREDICTORS
+from fleetgp.registry import Registry
+from fleetgp.training.methods import METHODS as TRAINERS
 from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -43,11 +47,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 
 
 @pytest.fixture(autouse=True)
-def own_rules_are_forgotten() -> Iterator[None]:
-    """The methods that a test registers are gone after it."""
-    before = dict(PREDICTORS)
+def forgotten() -> Iterator[None]:
+    """What a test registers, or a page of the documentation, is gone after it."""
+    registries: list[Registry[Any]] = [KERNELS, expert.ENGINES, GRAPHS, TRAINERS, PREDICTORS]
+    before = [dict(registry) for registry in registries]
     yield
-    PREDICTORS._items = before
+    for registry, items in zip(registries, before, strict=True):
+        registry._items = items
 
 
 def examples(count: int, **more: Any) -> hypothesis_settings:

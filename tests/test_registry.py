@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +14,13 @@ import pytest
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.engines import DataEngine, DenseEngine, Evaluation, Posterior, Trend
-from fleetgp.engines.expert import ENGINES, Expert
-from fleetgp.graph.topology import GRAPHS
+from fleetgp.engines.expert import Expert
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.kernels.stationary import KERNELS, Matern12, Matern32
 from fleetgp.model.observations import Observations
-from fleetgp.registry import Registry
 
 ROOT3 = np.sqrt(3.0)
 THETA = [0.6, 0.9, 1.3, 0.2]
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test registers is gone after it."""
-    registries: list[Registry[Any]] = [KERNELS, ENGINES, GRAPHS]
-    before = [dict(registry) for registry in registries]
-    yield
-    for registry, items in zip(registries, before, strict=True):
-        registry._items = items
 
 
 def smooth(r: Array) -> Array:

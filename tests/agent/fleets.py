@@ -80,7 +80,7 @@ def until(done: Any, seconds: float = 240.0) -> None:
 
 
 def serving(agents: list[Agent]) -> bool:
-    return all(agent.phase == "serving" and agent.memory.trained is not None for agent in agents)
+    return all(agent.activity.phase == "serving" and agent.memory.trained is not None for agent in agents)
 
 
 def ask(description: Description, name: str, queries: Any, **content: Any) -> Any:

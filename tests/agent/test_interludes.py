@@ -26,12 +26,14 @@ def test_questions_are_answered_while_the_fleet_trains(tmp_path: Path) -> None:
             agent.description.training = endless
         with AgentClient(description, "a0") as client:
             client.request("train", cold=True)
-        until(lambda: all(agent.phase == "training" and agent.round > 3 for agent in agents))
-        views = [agent.views for agent in agents]
+        until(lambda: all(agent.activity.phase == "training" and agent.activity.round > 3 for agent in agents))
+        views = [agent.activity.views for agent in agents]
         for name in description.names:
             assert ask(description, name, QUERIES)["mean"] == before[name]
-        until(lambda: all(agent.phase == "training" for agent in agents))  # an answer may come before its agent goes on
-        assert [agent.views for agent in agents] == views
+        until(
+            lambda: all(agent.activity.phase == "training" for agent in agents)
+        )  # an answer may come before its agent goes on
+        assert [agent.activity.views for agent in agents] == views
 
 
 def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> None:
@@ -40,7 +42,7 @@ def test_an_honest_divergence_is_told_and_nobody_is_blamed(tmp_path: Path) -> No
     description, _ = describe(tmp_path, 3, training_options=wild)
     with running(description, tmp_path) as agents:
         until(lambda: all("training failed" in (tmp_path / f"a{k}.log").read_text(encoding="utf-8") for k in range(3)))
-        assert [agent.views for agent in agents] == [1, 1, 1]
+        assert [agent.activity.views for agent in agents] == [1, 1, 1]
         assert all(set(agent.node.neighbours().values()) == {"up"} for agent in agents)
 
 

@@ -79,7 +79,7 @@ def test_a_training_that_was_cut_off_goes_on_from_its_checkpoint(tmp_path: Path)
     left.save(path, description)  # as a kill at that moment would have left it
     with running(description, tmp_path) as agents:
         np.testing.assert_array_equal(agents[0].memory.estimates.shape, (1, 4))
-        until(lambda: agents[0].round > 0)
+        until(lambda: agents[0].activity.round > 0)
     lines = [json.loads(line) for line in (tmp_path / "a0.log").read_text(encoding="utf-8").splitlines()]
     assert [line["warm"] for line in lines if line["event"] == "training"] == [False, True]
     assert [line["round"] for line in lines if line["event"] == "resumed"] == [left.round]

@@ -65,5 +65,5 @@ def test_an_agent_whose_thread_fails_ends_with_an_error(tmp_path: Path) -> None:
                 living.result(60.0)
         finally:
             agent.stop()
-    assert (agent.phase, agent.threads.names, agent.node.left) == ("stopped", [], True)
+    assert (agent.activity.phase, agent.threads.names, agent.node.left) == ("stopped", [], True)
     log.close()

@@ -47,14 +47,14 @@ def test_samples_and_boxes_travel_once_until_data_or_members_change(
         # A new view of the same members, who say what they hold.
         until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
-        until(lambda: [agent.views for agent in agents] == [2, 2, 2] and settled(agents))
+        until(lambda: [agent.activity.views for agent in agents] == [2, 2, 2] and settled(agents))
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["aggregate"]
         # One of them has lost it, as after a restart: all collect anew.
         agents[0].loop.answers.agreements._by_rule.clear()
         until(lambda: settled(agents))  # all have heard that the answer is there
         agents[1].node.abandon("a new view")
-        until(lambda: [agent.views for agent in agents] == [3, 3, 3] and settled(agents))
+        until(lambda: [agent.activity.views for agent in agents] == [3, 3, 3] and settled(agents))
         assert ask(description, "a2", QUERIES, method="dec-grbcm")["mean"] == changed["mean"]
         assert steps.taken == ["augment", "aggregate"]
 
@@ -154,4 +154,4 @@ def test_lost_frames_of_a_reduction_are_sent_again(tmp_path: Path, monkeypatch: 
         monkeypatch.setattr(ZenohNetwork, "_send", send)
         assert ask(description, "a0", QUERIES)["mean"] == expected
         assert len(lost) == 3
-        assert [agent.views for agent in agents] == [1, 1, 1]
+        assert [agent.activity.views for agent in agents] == [1, 1, 1]

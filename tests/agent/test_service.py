@@ -72,7 +72,7 @@ def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkey
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents, ThreadPoolExecutor(1) as pool, AgentClient(description, "a1") as one:
         until(lambda: serving(agents))
-        views = agents[0].views
+        views = agents[0].activity.views
         told = pool.submit(one.request, "observe", 60.0, rows=[[0.1, 0.1, 0.0]], request="slow")
         try:
             assert writing.wait(20.0)
@@ -83,7 +83,7 @@ def test_a_slow_disk_stops_neither_heartbeats_nor_answers(tmp_path: Path, monkey
         finally:
             disk.set()
         assert told.result(60.0) == {"rows": 1, "repeated": False, "in_all": 41}
-        assert agents[0].views == views  # nobody took it for lost
+        assert agents[0].activity.views == views  # nobody took it for lost
 
 
 def test_whoever_asks_must_have_the_same_description(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
         told = pool.submit(one.request, "status", 60.0)
         try:
             assert serving_it.wait(20.0)
-            views, links = agents[0].views, agents[1].node.links
+            views, links = agents[0].activity.views, agents[1].node.links
             longest = len(Hello(digest=description.digest, theta=(-0.1234567890123456,) * 4).encode()) + 200
             enough = links.overhead + 4 * longest  # bytes of more than four hellos
             until(lambda: links.overhead > enough)
@@ -129,4 +129,4 @@ def test_heartbeats_go_on_while_a_request_is_served(tmp_path: Path, monkeypatch:
         finally:
             served.set()
         assert told.result(60.0)["agent"] == "a1"
-        assert agents[0].views == views
+        assert agents[0].activity.views == views

@@ -45,7 +45,7 @@ def living(description: Description, name: str, log: Path) -> Iterator[Agent]:
 
 def gone(agent: Agent) -> None:
     agent.stop()
-    until(lambda: agent.phase == "stopped")
+    until(lambda: agent.activity.phase == "stopped")
 
 
 def members(agent: Agent) -> tuple[int, ...]:

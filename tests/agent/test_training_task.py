@@ -48,7 +48,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
         with AgentClient(description, "a1") as client:
             rows = np.column_stack([more.inputs, more.observations])
             assert client.request("observe", rows=rows[:4].tolist()) == {"rows": 4, "repeated": False, "in_all": 44}
-            assert agents[1].new_rows == 4
+            assert agents[1].loop.new_rows == 4
             grown = [
                 shards[0],
                 tuple(np.concatenate(p) for p in zip(shards[1], (more.inputs[:4], more.observations[:4]), strict=True)),
@@ -66,7 +66,7 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
             assert trainings(tmp_path) == [False]  # four are not five
             client.request("observe", rows=rows[4:].tolist())
         until(lambda: serving(agents) and agents[0].memory.trained != first and agents[1].memory.trained != first)
-        assert agents[1].new_rows == 0
+        assert agents[1].loop.new_rows == 0
         assert trainings(tmp_path) == [False, True]
         ends = [line for line in (tmp_path / "a1.log").read_text(encoding="utf-8").splitlines() if '"trained"' in line]
         assert json.loads(ends[0])["at_bounds"] == ["l_x"]

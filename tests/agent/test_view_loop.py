@@ -30,7 +30,7 @@ def test_an_agent_that_cannot_work_leaves_the_others_to_it(tmp_path: Path, monke
     monkeypatch.setattr("fleetgp.agent.training_task.train", train)
     description, _ = describe(tmp_path, 2)
     with running(description, tmp_path) as agents:
-        until(lambda: agents[0].phase == "serving" and agents[1].phase == "failed")
+        until(lambda: agents[0].activity.phase == "serving" and agents[1].activity.phase == "failed")
         assert status_of(agents[0])["missing"] == ["a1"]
         assert status_of(agents[0])["pid"] == os.getpid()
         assert "cannot be factorized" in status_of(agents[1])["problem"]
@@ -48,9 +48,9 @@ def test_an_agent_alone_can_be_interrupted(tmp_path: Path) -> None:
     """Without neighbours there is nobody to wait for: the end must be noticed all the same."""
     description, _ = describe(tmp_path, 1, points=200, training_options="tol = 0.0\nrounds = 100000")
     with running(description, tmp_path) as agents:
-        until(lambda: agents[0].round > 5)
+        until(lambda: agents[0].activity.round > 5)
         agents[0].stop()
-        until(lambda: agents[0].phase == "stopped")  # the rounds that are left would take hours
+        until(lambda: agents[0].activity.phase == "stopped")  # the rounds that are left would take hours
 
 
 def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_lost_frame_is_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert answer["members"] == ["a0", "a1", "a2"]
         assert len(lost) == 6
         assert agents[1].node.links.resent >= 6
-        assert agents[0].views == 1
+        assert agents[0].activity.views == 1
 
 
 def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

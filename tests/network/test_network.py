@@ -104,7 +104,7 @@ def _not_a_number(value: Array) -> Array:
 def test_a_group_that_sends_nonsense_is_named_by_one_of_its_agents(
     verb: str, wrong: Callable[[Array], Array], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = LoopbackGroup._send
+    real = LoopbackGroup.send
 
     def send(self: LoopbackGroup, group: int, frame: Frame) -> None:
         if self.own == 1:
@@ -125,7 +125,7 @@ def test_a_group_that_sends_nonsense_is_named_by_one_of_its_agents(
             return error
         return None
 
-    monkeypatch.setattr(LoopbackGroup, "_send", send)
+    monkeypatch.setattr(LoopbackGroup, "send", send)
     graph = fg.Graph.path(6)
     fleet = fg.Loopback(graph, [[1, 2, 3], [0, 4, 5]], grouped=True, timeout=0.5)
     assert Tree.of(graph).root == 2
@@ -171,7 +171,7 @@ def test_the_suite_notices_a_network_that_waits_on_or_trusts_anybody(monkeypatch
     path = fg.Graph.path(3)
     check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]]).run(function), path)
     with monkeypatch.context() as patch:
-        patch.setattr(LoopbackNetwork, "_wake", lambda _: None)
+        patch.setattr(LoopbackNetwork, "wake", lambda _: None)
         with pytest.raises(AssertionError, match="expected 'closed', got 'round"):
             check_ends(lambda function: fg.Loopback(path, [[0], [1], [2]], timeout=0.2).run(function), path)
     with monkeypatch.context() as patch:

@@ -87,7 +87,7 @@ def test_a_value_of_another_shape_names_its_sender() -> None:
 
 def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Honest agents never relay it, so whoever sends it has made it."""
-    real = LoopbackNetwork._swap
+    real = LoopbackNetwork.swap
 
     def swap(self: Any, frames: list[Any], expected: list[Any], round: int) -> Any:
         if self.hosted == (1,) and round == 1:
@@ -95,7 +95,7 @@ def test_nonsense_under_another_name_is_its_senders(monkeypatch: pytest.MonkeyPa
             frames = [replace(frame, parts=(spoilt,)) if frame.receiver == 2 else frame for frame in frames]
         return real(self, frames, expected, round)
 
-    monkeypatch.setattr(LoopbackNetwork, "_swap", swap)
+    monkeypatch.setattr(LoopbackNetwork, "swap", swap)
     with pytest.raises(NonsenseError) as caught:
         Loopback(Graph.path(3), [[0], [1], [2]]).run(lambda network: network.flood(np.zeros((1, 1)), "statistics"))
     assert caught.value.sender == 1
@@ -169,7 +169,7 @@ def without(agents: list[Agent], members: tuple[int, ...]) -> bool:
     """Whether just these serve a model that just they have trained."""
     views = [agents[m].node.view for m in members]
     return all(view is not None and view.members == members for view in views) and all(
-        agents[m].phase == "serving" and agents[m].memory.trained is not None for m in members
+        agents[m].activity.phase == "serving" and agents[m].memory.trained is not None for m in members
     )
 
 
@@ -327,7 +327,7 @@ def test_replayed_frames_and_hellos_change_nothing(tmp_path: Path, monkeypatch: 
         dropped = agents[1].node.links.dropped
         assert dropped["replayed"] > 0
         assert dropped["late"] > 0
-        assert agents[0].views == 1
+        assert agents[0].activity.views == 1
         theta = [agent.node.theta for agent in agents]
     expected = fg.Fleet(shards, "path", normalize=True, kernel="se")
     fit = expected.train("dec-apx-gp", theta0=fg.PAPER_THETA0)

@@ -42,9 +42,9 @@ class Neighbourhood:
             links, Graph.path(3), [agent], epoch=HERE, timeout=TIMEOUT, waiting_of=lambda j: self.words(j, self.now)
         )
 
-    def get(self, seconds: float) -> Arrived | None:
+    def get(self, timeout: float) -> Arrived | None:
         """In the place of the mail."""
-        until = self.now + max(0.0, seconds)
+        until = self.now + timeout
         if self.frames and self.frames[0][0] <= until:
             self.now, frame = max(self.now, self.frames[0][0]), self.frames.pop(0)[1]
             return Arrived((frame.sender, frame.receiver), frame, 1)
@@ -63,7 +63,7 @@ def first(monkeypatch: pytest.MonkeyPatch) -> Neighbourhood:
 
 def step(fleet: Neighbourhood) -> None:
     """It waits for what its parent sends down."""
-    fleet.network._swap([], [(1, 0)], 0)
+    fleet.network.swap([], [(1, 0)], 0)
 
 
 def lost(fleet: Neighbourhood) -> tuple[tuple[int, ...], float]:
@@ -102,5 +102,5 @@ def test_what_a_parent_lacks_is_sent_again_by_who_waits_for_its_child(monkeypatc
     middle = Neighbourhood(1, monkeypatch)
     middle.words = lambda j, _: (HERE, 3, frozenset({1})) if j == 0 else (ELSEWHERE, 9, frozenset({1}))
     middle.send(2.5, 2, 1)
-    middle.network._swap([], [(2, 1)], 0)
+    middle.network.swap([], [(2, 1)], 0)
     assert middle.again == [(0, HERE, 3)] * 2  # what is asked for of another task, the peer monitor sends

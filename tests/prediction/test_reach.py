@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.kernels.stationary import KERNELS, SquaredExponential
+from fleetgp.kernels.stationary import KERNELS, SquaredExponential, Stationary
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.prediction.reach import Reach
 
@@ -48,8 +48,9 @@ def test_every_kernel_falls_with_the_distance(kernel: str) -> None:
 
 
 def test_a_kernel_of_ones_own_is_not_taken_to_fall() -> None:
-    class Own(SquaredExponential):
+    class Own(Stationary):
         name = "own"
+        profile_and_slope = SquaredExponential.profile_and_slope
 
     _, most = Reach([np.zeros((1, 1))], np.array([[1.0, 2.0, 0.1]]), Own()).bounds(np.array([[50.0]]))
     assert most.item() == 4.0

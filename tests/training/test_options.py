@@ -97,7 +97,7 @@ def test_wrong_values_are_one_clear_error(option: dict[str, Any], said: str) -> 
 def test_a_fleets_description_has_the_same_options_with_the_same_defaults() -> None:
     """fleet.toml has none for a central node."""
     parts = pytest.importorskip("fleetgp.agent.description")
-    described = parts.TrainingPart().model_dump(
+    described = parts.TrainingTable().model_dump(
         exclude={"method", "theta0", "calibrate", "retrain_on_membership_change", "again_after"}
     )
     ours = {option.name: option.default for option in fields(TrainingOptions)}

@@ -46,10 +46,9 @@ class Candidate:
     least, most: bounds; the same as usual where that is exact. Of a training, most is at the default limit of rounds.
         It is None where there is no bound: dec-full-gp repeats its moments on finer grids where data ask for it.
     each: of a training, what a single round sends (an evaluation of dec-fact-gp, a grid of dec-full-gp).
-    seconds: what the messages take over the link, and at least and at most (infinite without a bound); None without a
-        link.
     tells: the kinds of content that are sent.
     refused: why it cannot be used here; empty if it can.
+    link: over which links; None if nothing was said of them.
     """
 
     task: Task
@@ -57,29 +56,20 @@ class Candidate:
     usual: Bill
     least: Bill
     most: Bill | None
-    seconds: tuple[float, float, float] | None
     tells: tuple[str, ...]
     refused: str = ""
     each: Bill | None = None
+    link: Link | None = None
 
-    @classmethod
-    def of(
-        cls,
-        task: Task,
-        method: str,
-        bills: tuple[Bill, Bill, Bill | None],
-        link: Link | None,
-        tells: tuple[str, ...],
-        refused: str,
-        each: Bill | None = None,
-    ) -> Candidate:
-        """bills: the usual one, the least and the most."""
-        usual, least, most = bills
-        seconds = None
-        if link is not None:
-            longest = math.inf if most is None else link.seconds(most)
-            seconds = link.seconds(usual), link.seconds(least), longest
-        return cls(task, method, usual, least, most, seconds, tells, refused, each)
+    @property
+    def seconds(self) -> tuple[float, float, float] | None:
+        """What the messages take over the link, and at least and at most (infinite without a bound); None without a
+        link.
+        """
+        if self.link is None:
+            return None
+        longest = math.inf if self.most is None else self.link.seconds(self.most)
+        return self.link.seconds(self.usual), self.link.seconds(self.least), longest
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -294,7 +284,7 @@ def _trainer(name: str, facts: Facts, link: Link | None, private: Private | None
             bills, each = (cost.total(), cost.least, cost.most), cost.each
         except (InputError, NumericalError) as error:
             refused = refused or str(error)
-    return Candidate.of("training", name, bills, link, row.kinds, refused, each)
+    return Candidate("training", name, *bills, row.kinds, refused, each, link)
 
 
 def _predictor(name: str, facts: Facts, link: Link | None, private: Private | None, asking: Asking) -> Candidate:
@@ -309,7 +299,7 @@ def _predictor(name: str, facts: Facts, link: Link | None, private: Private | No
             kinds = tuple(kind for kind in KINDS if kind in (*kinds, *cost.most.sent))
         except (InputError, NumericalError) as error:
             refused = refused or str(error)
-    return Candidate.of("prediction", name, bills, link, kinds, refused)
+    return Candidate("prediction", name, *bills, kinds, refused, link=link)
 
 
 def _without_moments(facts: Facts) -> str:

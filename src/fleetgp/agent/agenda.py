@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -64,6 +64,10 @@ class KnotRecord(Strict):
     after: Share
 
 
+#: What a `Calibrated` has of a `Calibration` as it is.
+CALIBRATION = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
+
+
 @dataclass(frozen=True)
 class Calibrated(Strict):
     """A `Calibration`, but for theta, which is the model's."""
@@ -78,15 +82,13 @@ class Calibrated(Strict):
 
     @classmethod
     def of(cls, calibration: Calibration) -> Calibrated:
-        names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
-        facts = {name: getattr(calibration, name) for name in names}
+        facts = {name: getattr(calibration, name) for name in CALIBRATION}
         return cls(**facts, knots=tuple(KnotRecord(**asdict(knot)) for knot in calibration.knots))
 
     @property
     def calibration(self) -> Calibration:
-        knots = tuple(Knot(**asdict(knot)) for knot in self.knots)
-        facts = self.method, self.eta, self.n_neighbours, self.holdout, self.level, self.cells
-        return Calibration(*facts, knots, np.zeros(0))
+        facts: dict[str, Any] = {name: getattr(self, name) for name in CALIBRATION}
+        return Calibration(**facts, knots=tuple(Knot(**asdict(knot)) for knot in self.knots), theta=np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,16 @@ class Change(Strict):
 
     @classmethod
     def of(cls, scaling: Scaling, coordinates: Coordinates) -> Change:
-        c = coordinates
-        return cls(scaling.slope, scaling.centre, c.name, c.origin, c.unit, c.longitude, c.distortion, c.latitude)
+        inputs = asdict(coordinates)
+        return cls(scaling.slope, scaling.centre, coordinates=inputs.pop("name"), **inputs)
 
     def scaling(self, offset: float, scale: float) -> Scaling:
         return Scaling(offset, scale, self.slope, self.centre)
 
     @property
     def places(self) -> Coordinates:
-        return Coordinates(self.coordinates, self.origin, self.unit, self.longitude, self.distortion, self.latitude)
+        inputs = {one.name: getattr(self, one.name) for one in fields(Coordinates) if one.name != "name"}
+        return Coordinates(name=self.coordinates, **inputs)
 
     def check(self, dimension: int) -> None:
         """A ValueError where it cannot be of data with so many inputs."""
@@ -341,7 +344,6 @@ def item_of(record: NDArray[Any], rows: Array, queries: Array, widths: Widths, b
 
 
 def _with_rows(item: Item, rows: Array, widths: Widths) -> Item:
-    """An item with the hyperparameters that belong to it."""
     trained, estimates = item.trained, rows if rows.size else NOTHING
     if rows.size and not (rows.ndim == 2 and sound_log_theta(rows, widths.parameters)):
         raise ValueError(
@@ -423,8 +425,7 @@ class Tasks:
 
     @property
     def names(self) -> list[str]:
-        """Of the members."""
-        return [self.node.description.names[member] for member in self.view.members]
+        return self.node.description.names_of(self.view.members)
 
 
 def with_names(message: str, names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.logs import Activity, Log, Phase
+from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
 from fleetgp.agent.observations import ObservationStore, Recorder, observations_of, watch_file
@@ -102,10 +102,7 @@ class Agent:
             self.threads.close()
             self.node.close()
 
-    # ---- what anybody may ask of it -------------------------------------------------------------------------
-
     def ask(self, pending: PendingQuestion) -> None:
-        """Take up a question."""
         self.requests.ask(pending)
         self.node.wake()
 
@@ -120,30 +117,10 @@ class Agent:
         self._recorder.put(rows, request, reply)
 
     @property
-    def phase(self) -> Phase:
-        return self.activity.phase
-
-    @property
-    def round(self) -> int:
-        """Of the training under way."""
-        return self.activity.round
-
-    @property
-    def views(self) -> int:
-        """How many there were."""
-        return self.activity.views
-
-    @property
-    def new_rows(self) -> int:
-        return self.loop.new_rows
-
-    @property
     def theta(self) -> dict[str, float]:
         """The current estimate by name, in the units of the data; empty before there is one."""
         values = np.exp(self.node.theta).tolist()
         return dict(zip(self.description.parameters, values, strict=True)) if values else {}
-
-    # ---- threads --------------------------------------------------------------------------------------------
 
     def _keep_deadlines(self) -> None:
         """Nobody waits longer than was promised, and the fleet does not compute what nobody waits for."""

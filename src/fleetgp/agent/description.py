@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -50,7 +51,7 @@ from fleetgp.validation import check_whole
 #: The methods that need no server.
 TRAINERS = DECENTRALIZED_TRAINERS
 PREDICTORS = DECENTRALIZED_METHODS
-#: What [training] says of hyperparameters by their names, a table each.
+#: The tables of [training] about hyperparameters, by their names.
 KNOWN = ("bounds", "priors", "fixed")
 #: No training has more starts.
 MOST_STARTS = 100
@@ -76,11 +77,11 @@ def _single(target: object) -> object:
     return target
 
 
-class _Part(BaseModel):
+class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class AgentPart(_Part):
+class AgentTable(_Table):
     """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
 
     show_rows: whoever may ask it for its status may see its rows, too.
@@ -114,7 +115,7 @@ def _checked(option: Option, value: object) -> Any:
     return checked
 
 
-class TrainingTable(_Part):
+class TrainingTable(_Table):
     """How the fleet is trained, and when again. It also has the `TrainerOptions` of methods without a central node.
 
     The options are for all methods that this fleet will train with: each takes those that it has.
@@ -135,7 +136,7 @@ class TrainingTable(_Part):
     again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
 
 
-class PredictionTable(_Part):
+class PredictionTable(_Table):
     """How questions are answered. It also has the `PredictionOptions`, for all methods: each takes those it has."""
 
     method: str = PREDICTOR
@@ -145,15 +146,12 @@ class PredictionTable(_Part):
         n_neighbours: int = PredictionOptions.n_neighbours
 
 
-if TYPE_CHECKING:
-    TrainingPart = TrainingTable
-    PredictionPart = PredictionTable
-else:
-    TrainingPart = create_model("TrainingPart", __base__=TrainingTable, **_options(TrainerOptions))
-    PredictionPart = create_model("PredictionPart", __base__=PredictionTable, **_options(PredictionOptions))
+if not TYPE_CHECKING:
+    TrainingTable = create_model("TrainingTable", __base__=TrainingTable, **_options(TrainerOptions))
+    PredictionTable = create_model("PredictionTable", __base__=PredictionTable, **_options(PredictionOptions))
 
 
-class TimeoutsPart(_Part):
+class TimeoutsTable(_Table):
     """Seconds. connect: to find the others at the start.  round: for a round, the longest local computation included.
     lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
     """
@@ -164,7 +162,7 @@ class TimeoutsPart(_Part):
     ask: Seconds = 60.0
 
 
-class TlsPart(_Part):
+class TlsTable(_Table):
     """The folder that `fleetgp certs` made, or the three files, in which {name} stands for the agent's name."""
 
     folder: Place | None = None
@@ -173,7 +171,7 @@ class TlsPart(_Part):
     key: Place | None = None
 
 
-class FleetPart(_Part):
+class FleetFile(_Table):
     """The whole file. deviation: the column of the known standard deviations of the target.
 
     noise, robust, private: as of a `Fleet`.
@@ -193,11 +191,11 @@ class FleetPart(_Part):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     state: Place = "state"
     checkpoint_rounds: Count = 10
-    training: TrainingPart = TrainingPart()
-    prediction: PredictionPart = PredictionPart()
-    timeouts: TimeoutsPart = TimeoutsPart()
-    tls: TlsPart | None = None
-    agent: Annotated[list[AgentPart], Field(min_length=1)]
+    training: TrainingTable = TrainingTable()
+    prediction: PredictionTable = PredictionTable()
+    timeouts: TimeoutsTable = TimeoutsTable()
+    tls: TlsTable | None = None
+    agent: Annotated[list[AgentTable], Field(min_length=1)]
 
     @model_validator(mode="before")
     @classmethod
@@ -216,7 +214,6 @@ class FleetPart(_Part):
 
     @property
     def noise_model(self) -> NoiseModel:
-        """How the noise of observations differs."""
         names = tuple(agent.name for agent in self.agent) if self.noise else ()
         return NoiseModel(known=self.deviation is not None, robust=self.robust, groups=names)
 
@@ -243,7 +240,7 @@ SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
 class Description:
     """A fleet as its file describes it, checked."""
 
-    def __init__(self, file: FleetPart, folder: Path, graph: Graph) -> None:
+    def __init__(self, file: FleetFile, folder: Path, graph: Graph) -> None:
         self._file, self.folder, self.graph = file, folder, graph
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
@@ -263,6 +260,9 @@ class Description:
     def parameters(self) -> tuple[str, ...]:
         """The names of the hyperparameters: those of all kernels that it may choose from."""
         return self.kernels[0].names(self.inputs)
+
+    def names_of(self, agents: Iterable[int]) -> list[str]:
+        return [self.names[agent] for agent in agents]
 
     def kernel_of(self, name: str) -> Kernel:
         """The one that a model was trained with; of none, or one of another name, the first."""
@@ -365,12 +365,10 @@ class Description:
         return self.folder / self.agents[agent].data
 
     def starts(self) -> Array | None:
-        """theta0 of the file, (S, P) in logarithms, or None."""
         theta0 = self.training.theta0
         return None if theta0 is None else np.log(np.atleast_2d(np.array(theta0, dtype=float)))
 
     def training_options(self, starts: Array | None) -> TrainingOptions:
-        """The file's options, for whichever method trains."""
         apart = {"method", "theta0", *KNOWN, "calibrate", "retrain_on_membership_change", "again_after"}
         given = self.training.model_dump(exclude=apart)
         known = ParameterConstraints.of(self.parameters, **self.training.model_dump(include=set(KNOWN)))
@@ -394,7 +392,7 @@ _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})",
 class Check:
     """A description whose fields are right one by one, checked as a whole: an InputError names the line."""
 
-    def __init__(self, file: FleetPart, lines: Lines, path: str) -> None:
+    def __init__(self, file: FleetFile, lines: Lines, path: str) -> None:
         self.file, self.lines, self.path = file, lines, path
         for check in (self.names, self.endpoints, self.columns, self.kernel, self.methods, self.known, self.tls):
             check()
@@ -563,7 +561,7 @@ def read_description(path: str | Path) -> Description:
         raise InputError(f"{path}: expected at most {MAX_AGENTS} agents, got {len(agents)}")
     lines = Lines(text)
     try:
-        described = FleetPart.model_validate(values)
+        described = FleetFile.model_validate(values)
     except ValidationError as error:
         # A misspelt name makes two errors: it is unknown, and the right name is missing. The first one says more.
         first, *more = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")

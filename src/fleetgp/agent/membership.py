@@ -3,7 +3,7 @@
 Every agent keeps one record of each agent it knows of, its own included, and passes on what is new. A link counts
 where both its ends call it up. The agents that an agent can reach over such links are its view; a view has begun when
 all its members have declared themselves ready for exactly this view. Whatever changes makes another view, so a part
-that was cut off goes on as a view of its own, and what heals makes one view of two.
+that was cut off continues as a view of its own, and what heals makes one view of two.
 
 A record goes to a neighbour if it is newer than what that neighbour is known to have: because it was sent to it, or
 because the neighbour itself sent it. So one change crosses every link at most once in each direction, however many
@@ -36,7 +36,7 @@ Age = tuple[int, int]
 
 
 class Record(NamedTuple):
-    """What an agent says of itself: a tuple, since a hello may carry one of every agent.
+    """What an agent announces about itself: a tuple, since a hello may carry one of every agent.
 
     incarnation: larger after every start of its process.  version: larger after every change.
     up: the neighbours it can work with.  restarts: how often it gave up a view that had begun.
@@ -142,7 +142,7 @@ class Membership:
             if record.agent not in self._linked or record.incarnation > self._latest(record.agent):
                 continue  # who relays it may know more of the time than we do, and is not to blame
             if record.agent == self.agent:
-                if record.age > self.own.age:  # said by an earlier self
+                if record.age > self.own.age:  # of an earlier process of this agent
                     self._records[self.agent] = self.own._replace(
                         incarnation=record.incarnation + 1, version=self.own.version + 1
                     )
@@ -170,7 +170,6 @@ class Membership:
 
     @property
     def agreed(self) -> bool:
-        """Whether all members of the view are ready for it."""
         return all(self._records[member].view == self.view.id for member in self.view.members)
 
     @property
@@ -213,7 +212,6 @@ class Membership:
 
 
 def _hash(text: str, size: int) -> int:
-    """A number of this many bytes; never 0."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:size]) or 1
 
 
@@ -313,7 +311,7 @@ class Hello(Strict):
 
 @dataclass(frozen=True)
 class Introduction(Strict):
-    """What an agent says to agents that may not have it in their description: its name, endpoint and digest."""
+    """What an agent sends to agents that may not have it in their description: its name, endpoint and digest."""
 
     name: Annotated[str, Field(min_length=1, max_length=256)]
     endpoint: Annotated[str, Field(max_length=256)]

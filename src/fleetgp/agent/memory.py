@@ -122,14 +122,12 @@ class Memory:
 
     @property
     def log_theta(self) -> list[float]:
-        """The current estimate; empty if there is none."""
         if len(self.estimates) and self.chosen:
             estimate: list[float] = self.estimates[0].tolist()
             return estimate
         return [] if self.trained is None else list(self.trained.log_theta)
 
     def adopt(self, model: Trained) -> None:
-        """Take over a model that others have trained."""
         self._checkpoint = replace(self._checkpoint, trained=model)
         self.save()
 
@@ -150,7 +148,6 @@ class Memory:
             self.totals_file.hold(totals)
 
     def calibrate(self, calibration: Calibrated) -> None:
-        """The model's, after its training."""
         if self.trained is not None:
             self._checkpoint = replace(self._checkpoint, trained=replace(self.trained, calibration=calibration))
             self.save()

@@ -71,7 +71,6 @@ class PeerMonitor:
         self._inbox.put(self._greet_idle, source="greet", most=1)
 
     def close(self) -> None:
-        """End `run`."""
         self._closed = True
         self.wake()
 
@@ -97,7 +96,6 @@ class PeerMonitor:
             self.links.drop("flooded")
 
     def run(self) -> None:
-        """Until `close`."""
         beat = spread = time.monotonic()
         while not self._closed:
             due = min(beat, spread) if self._presence.news else beat
@@ -296,34 +294,28 @@ class Node:
                 self._wait(0.5)
 
     def well_done(self, view: View) -> None:
-        """Some real work was finished: whoever took part in it is not slow."""
         with self._locked() as presence:
             presence.neighbours.well_done(view.members)
 
     def neighbours_lost(self, view: View, neighbours: Iterable[int], why: str, *, nonsense: bool = False) -> None:
-        """A view is over because neighbours missed a deadline, or somebody sent what nobody can work with."""
         with self._locked() as presence:
             presence.neighbours_lost(view, neighbours, why, time.monotonic(), nonsense=nonsense)
 
     def withdraw(self, withdrawn: bool) -> None:
-        """Leave the fleet to the others, for as long as one cannot work; or come back to it."""
         with self._locked() as presence:
             presence.withdraw(withdrawn, time.monotonic())
 
     def company(self) -> dict[int, tuple[int, bool]]:
-        """The other agents that have not withdrawn: the incarnation of each, and whether anybody can work with it."""
         with self._locked() as presence:
             return presence.company()
 
     # ---- for any thread -------------------------------------------------------------------------------------
 
     def abandon(self, why: str) -> None:
-        """End what is under way; the same members begin again."""
         with self._locked() as presence:
             presence.abandon(why, time.monotonic())
 
     def wake(self) -> None:
-        """There is something to do."""
         self.monitor.wake()
 
     def stop(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import re
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +15,7 @@ from fleetgp.agent.description import Description
 from fleetgp.agent.journal import Journal
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.requests import Reply
+from fleetgp.agent.threads import Inbox
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import outer_corners
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
@@ -251,33 +250,25 @@ class Recorder:
 
     def __init__(self, name: str, data: ObservationStore, log: Log, recorded: Callable[[], None]) -> None:
         self._name, self._data, self._log, self._recorded = name, data, log, recorded
-        self._jobs: queue.Queue[tuple[Any, Any, Reply] | None] = queue.Queue(WAITING)
-        self._closing = threading.Event()
+        self._inbox, self._closing = Inbox(), threading.Event()
 
     def put(self, rows: Any, request: Any, reply: Reply) -> None:
         """Have rows written, and whoever sent them answered."""
-        try:
-            self._jobs.put_nowait((rows, request, reply))
-        except queue.Full:
+        if not self._inbox.put(lambda: reply(self._record(rows, request)), source="rows", most=WAITING):
             raise NetworkError(
                 f"{self._name} has {WAITING} requests to write down before this one: repeat it a little later"
-            ) from None
+            )
 
     def close(self) -> None:
         """Finish the one that is being written; the others were never acknowledged, and whoever sent them knows."""
         self._closing.set()
-        with suppress(queue.Full):  # then `work` looks at `_closing` after the next job
-            self._jobs.put_nowait(None)
+        self._inbox.put(lambda: None)
 
     def work(self) -> None:
-        """The work of its thread, until it is closed."""
-        while (job := self._jobs.get()) is not None and not self._closing.is_set():
-            rows, request, reply = job
-            answer = self._record(rows, request)
-            try:
-                reply(answer)
-            except Exception as error:  # whoever sent them may be gone, and will ask again
-                self._log.warn("nobody there to answer", error=str(error))
+        def failed(error: Exception) -> None:  # whoever sent the rows may be gone, and will ask again
+            self._log.warn("nobody there to answer", error=str(error))
+
+        self._inbox.serve(self._closing, failed)
 
     def _record(self, rows: Any, request: Any) -> dict[str, Any]:
         try:

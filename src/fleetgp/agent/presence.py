@@ -90,7 +90,6 @@ class Neighbourhood:
 
     @property
     def up(self) -> list[int]:
-        """Those one can work with."""
         return [j for j, neighbour in self._neighbours.items() if neighbour.up]
 
     # ---- what happens ---------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ class Neighbourhood:
         neighbour.linked, neighbour.greeted = up, False
         neighbour.since, neighbour.hello = now, Hello()
         if not up:
-            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was refused aloud
+            neighbour.refused = ""  # not where it comes up: its first hello may have come before, and was logged
             neighbour.falls.append(now)
         falls = sum(now - fall < STEADY_SECONDS for fall in neighbour.falls)
         if up and falls >= STEADY_FALLS:
@@ -142,7 +141,7 @@ class Neighbourhood:
         neighbour = self._neighbours[j]
         neighbour.suspended, neighbour.why, neighbour.until = record or Record(j, 0), why, until
 
-    # ---- what neighbours said -------------------------------------------------------------------------------
+    # ---- what is in their hellos ----------------------------------------------------------------------------
 
     def waiting_of(self, j: int, now: float) -> Waiting | None:
         """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
@@ -153,7 +152,6 @@ class Neighbourhood:
         return hello.epoch, hello.round, hello.waiting
 
     def begun(self, epoch: int) -> bool:
-        """Whether a neighbour works in an epoch."""
         return any(neighbour.hello.epoch == epoch for neighbour in self._neighbours.values())
 
     def disagreement(self, theta: Sequence[float]) -> float | None:
@@ -203,7 +201,6 @@ class Presence:
     # ---- views ----------------------------------------------------------------------------------------------
 
     def declare(self) -> None:
-        """Be ready for the view as it is."""
         if self.membership.declare(self.membership.view.id):
             self._spread()
 
@@ -256,8 +253,9 @@ class Presence:
         self.running = None
         self.membership.give_up()
         for network in self.networks:
-            names = [self._name(j) for j in network.waiting_for]
-            self.log("interrupted", why=why, round=network.round, waiting_for=names)
+            self.log(
+                "interrupted", why=why, round=network.round, waiting_for=self.description.names_of(network.waiting_for)
+            )
             network.cancel(EpochOverError(why))
         self._spread()
 
@@ -271,7 +269,7 @@ class Presence:
             self.log.warn("left out for now", neighbour=self._name(j), why=self.neighbours[j].why)
 
     def link_down(self, j: int, now: float) -> None:
-        """A neighbour does not listen any more: a view with it is over, and the others go on in another one."""
+        """A neighbour does not listen any more: a view with it is over, and the others continue in another one."""
         self.neighbours.link(j, False, now)
         self.log("link down", neighbour=self._name(j))
         self.settle(now)

@@ -1,4 +1,4 @@
-"""One codec for what agents tell each other and keep: records as JSON, every field checked where it comes in.
+"""One codec for what agents send each other and keep: records as JSON, every field checked where it comes in.
 
 The types of a record's fields say what may stand in them: `Whole`, `LogTheta`, a `Literal`, another record. Numbers are
 exact: a float is written with as many digits as it takes to read the same float again. NaN and infinity are refused.

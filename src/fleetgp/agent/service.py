@@ -36,7 +36,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
     """The agent's state as plain values. after: the number of the last event that the asker has seen."""
     node, names, trained, requests = agent.node, agent.description.names, agent.memory.trained, agent.requests
     activity, view = agent.activity, node.view
-    members = [] if view is None else [names[member] for member in view.members]
+    members = [] if view is None else agent.description.names_of(view.members)
     return {
         "agent": agent.name,
         "pid": os.getpid(),
@@ -53,7 +53,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         if trained is None
         else {
             "id": trained.id,
-            "by": [names[member] for member in trained.members],
+            "by": agent.description.names_of(trained.members),
             "method": trained.method,
             "status": trained.status,
             "rounds": trained.rounds,
@@ -69,7 +69,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "resent": node.links.resent,
         "rows": agent.data.rows,
         "missing_rows": agent.data.journal.missing_rows,
-        "new_rows": agent.new_rows,
+        "new_rows": agent.loop.new_rows,
         "place": agent.data.place,
         "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
@@ -238,13 +238,10 @@ class Service:
             reply({"error": f"{self._agent.name} has too many requests waiting: try again later"})
 
     def _work(self) -> None:
-        while not self._agent.threads.ending.is_set():
-            action = self._inbox.get(1.0)
-            try:
-                if action is not None:
-                    action()
-            except Exception as error:  # the asker is gone, say
-                self._agent.log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
+        def failed(error: Exception) -> None:  # the asker is gone, say
+            self._agent.log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
+
+        self._inbox.serve(self._agent.threads.ending, failed)
 
     def _serve(self, verb: str, payload: bytes, reply: Reply) -> None:
         try:

@@ -130,3 +130,13 @@ class Inbox:
             with self._lock:
                 self._waiting[source] -= 1
         return action
+
+    def serve(self, closing: threading.Event, failed: Callable[[Exception], None]) -> None:
+        """Do the actions, one after the other, until `closing` is set. failed: gets what one raises."""
+        while not closing.is_set():
+            action = self.get(1.0)
+            if action is not None and not closing.is_set():
+                try:
+                    action()
+                except Exception as error:
+                    failed(error)

@@ -77,7 +77,7 @@ class Lines:
         return path
 
     def _lines_of_value(self, place: int) -> int:
-        """How many lines the value that begins at a place of the text goes on for."""
+        """The number of line ends in the value that begins at a place of the text."""
         depth = lines = 0
         for match in _TOKEN.finditer(self._text, place):
             token = match.group()

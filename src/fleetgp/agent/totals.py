@@ -251,8 +251,7 @@ class TotalsFile:
             return
         lost = () if before is None else before.lost(totals)
         if lost:
-            names = [self._description.names[agent] for agent in lost]
-            self._log.warn("rows of others are not in the totals any more", agents=names)
+            self._log.warn("rows of others are not in the totals any more", agents=self._description.names_of(lost))
         self.current, self._saved = totals, False
         self._changed()
 
@@ -408,7 +407,7 @@ class MomentsSync:
         return Totals.unpacked(contents.with_parts(able), moments + known)
 
     def _offers(self, network: Network, agenda: Agenda) -> dict[int, Contents]:
-        """What is in the different totals: the first member that holds some says so."""
+        """What is in the different totals: the first member that holds some sends it."""
         (own,) = network.hosted
         numbers, totals = [item.totals for item in agenda.items], self._file.current
         record = b""

@@ -84,7 +84,7 @@ class TrainingTask:
         return fit.status
 
     def _kernels_and_starts(self, agenda: Agenda, request: TrainRequest) -> tuple[Kernels, Array | None]:
-        """What to train, and where to go on, if there is something to go on from.
+        """What to train, and where to continue, if there is something to continue from.
 
         Where the kernel is to be chosen, that of a model stays until the fleet starts again: estimates of a training
         that did not end are of no use, since nobody knows of which kernel they are.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Iterable
 
 from fleetgp.agent.agenda import Agenda, Item, Tasks, with_names
 from fleetgp.agent.answer_task import AnswerTask, InterimQuestions
@@ -61,7 +60,9 @@ class ViewLoop:
         try:
             self._work(Tasks(self.node, view, self.activity))
         except NeighbourLostError as lost:
-            names = ", ".join(self._named(lost.neighbours))  # by the fleet's ids, unlike those of an algorithm
+            names = ", ".join(
+                self.description.names_of(lost.neighbours)
+            )  # by the fleet's ids, unlike those of an algorithm
             why = f"round {lost.round}: nothing came from {names} within {lost.seconds:g} s"
             self.node.neighbours_lost(view, lost.neighbours, why)
         except NonsenseError as nonsense:
@@ -121,7 +122,7 @@ class ViewLoop:
         if model is not None and (own is None or own.id != model.id):
             self.memory.adopt(model)
             self.node.theta = self.memory.log_theta
-            self.log("model taken over", trained_by=self._named(model.members))
+            self.log("model taken over", trained_by=self.description.names_of(model.members))
 
     def _train(self, tasks: Tasks, agenda: Agenda, request: TrainRequest) -> None:
         """Train; whoever asked for it remembers that until it is done, since the view may end before.
@@ -218,14 +219,16 @@ class ViewLoop:
 
     def _with_names(self, message: str) -> str:
         """A message of an algorithm, which knows agents by their position in the view, with their names."""
-        return with_names(message, [self.description.names[member] for member in self._members])
+        return with_names(message, self.description.names_of(self._members))
 
     def _log_view(self, view: View) -> None:
         self.activity.views += 1
         self._members = view.members
         missing = sorted(set(range(len(self.description.names))) - set(view.members))
         log = self.log.warn if missing else self.log
-        log("view", members=self._named(view.members), missing=self._named(missing), id=f"{view.id:012x}")
-
-    def _named(self, members: Iterable[int]) -> list[str]:
-        return [self.description.names[member] for member in members]
+        log(
+            "view",
+            members=self.description.names_of(view.members),
+            missing=self.description.names_of(missing),
+            id=f"{view.id:012x}",
+        )

@@ -197,8 +197,8 @@ OUT_OF_RANGE = "that is out of range: give one closer to the scale of the data"
 class ThetaError(NumericalError):
     """No answer at a theta, in natural units. what: that went wrong.  advice: what to do about it.
 
-    An engine knows neither the units of the data nor the inputs' names: `translate_theta_errors` puts them in on the
-    way to the user.
+    An engine knows neither the units of the data nor the inputs' names: `translate_theta_errors` adds them, where the
+    model is known, on the way to the user.
 
     >>> str(ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another"))
     'agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use another'

@@ -35,57 +35,6 @@ from fleetgp.network.pricing import Pricing
 from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
 
 
-class Lifetime(abc.ABC):
-    """What may wait in a verb, and can be ended from any thread: by `close`, by `cancel`, or by a round that failed.
-
-    It stays ended. waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
-    """
-
-    def __init__(self) -> None:
-        self.waiting_for: frozenset[int] = frozenset()
-        self._over: BaseException | None = None
-
-    def close(self) -> None:
-        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
-        self._end(NetworkError("the network is closed: open another one"))
-
-    def cancel(self, why: Cancelled) -> None:
-        """End the work: a verb that waits, and every later one, raises what is given here."""
-        self._end(why)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _end(self, why: BaseException) -> None:
-        if self._over is None:
-            self._over = why
-            self._wake()
-
-    def _check_open(self) -> None:
-        if self._over is not None:
-            raise type(self._over)(*self._over.args)
-
-    @contextmanager
-    def _in_use(self) -> Iterator[None]:
-        """A verb at work. If it fails, neighbours may be in another round: no later round could be trusted."""
-        self._check_open()
-        try:
-            yield
-        except BaseException as error:
-            why = f"an earlier round failed ({type(error).__name__}: {error})"
-            self._end(NetworkError(f"{why}: begin again with another network"))
-            raise
-        finally:
-            self.waiting_for = frozenset()
-
-    @abc.abstractmethod
-    def _wake(self) -> None:
-        """Wake the thread that waits in a verb, if there may be one: it calls `_check_open`."""
-
-
 class Clock:
     """This machine's clock, by which a process judges whether the time of its work is up; it never goes back."""
 
@@ -98,11 +47,16 @@ class Clock:
         return time.monotonic() >= at
 
 
-class Network(Lifetime):
-    """Base of all networks: verbs and ledger once, transport in the subclass."""
+class Network(abc.ABC):
+    """Base of all networks: verbs and ledger once, transport in the subclass.
+
+    Any thread can end it: by `close`, by `cancel`, or by a round that failed. It stays ended.
+    waiting_for: the neighbours that a verb waits for at the moment; for other threads to look at.
+    """
 
     def __init__(self, topology: Topology, hosted: Sequence[int]) -> None:
-        super().__init__()
+        self.waiting_for: frozenset[int] = frozenset()
+        self._over: BaseException | None = None
         require_connected(topology.union)
         self.topology = topology
         self.hosted = tuple(sorted(hosted))
@@ -164,6 +118,53 @@ class Network(Lifetime):
             yield
         finally:
             self._phase = before
+
+    # ---- how it ends ----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
+        self._end(NetworkError("the network is closed: open another one"))
+
+    def cancel(self, why: Cancelled) -> None:
+        """End the work: a verb that waits, and every later one, raises what is given here."""
+        self._end(why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _end(self, why: BaseException) -> None:
+        if self._over is None:
+            self._over = why
+            self.wake()
+
+    def wait_for(self, neighbours: frozenset[int]) -> None:
+        """Before each wait of a verb: say for whom it is. It raises if the network has ended."""
+        self.waiting_for = neighbours
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise type(self._over)(*self._over.args)
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        """A verb at work. If it fails, neighbours may be in another round: no later round could be trusted."""
+        self._check_open()
+        try:
+            yield
+        except BaseException as error:
+            why = f"an earlier round failed ({type(error).__name__}: {error})"
+            self._end(NetworkError(f"{why}: begin again with another network"))
+            raise
+        finally:
+            self.waiting_for = frozenset()
+
+    @abc.abstractmethod
+    def wake(self) -> None:
+        """Wake the thread that waits in a verb, if there may be one: it calls `wait_for` again."""
 
     # ---- verbs ----------------------------------------------------------------------------------------
 

@@ -12,9 +12,9 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
-from typing import TypeVar
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, partial, reduce
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +26,6 @@ from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
 from fleetgp.validation import check_whole
-
-Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -71,34 +69,23 @@ class Bill:
         return tuple(kind for kind in self.kinds if kind != FRAMING)
 
     def __add__(self, other: Bill) -> Bill:
-        return _each(self, other, lambda one, two: one + two)
+        return _each(lambda one, two: one + two, self, other)
 
     def __sub__(self, other: Bill) -> Bill:
-        """What is left without a part of it."""
-        return _each(self, other, lambda one, two: one - two).without_zeros()
+        """What is left without a part of it: only the hops, kinds and edges that occur."""
+        left = _each(lambda one, two: one - two, self, other)
+        tables = {name: getattr(left, name) for name in ("hops", "kinds", "edges")}
+        occurring: dict[str, Any] = {
+            name: {key: value for key, value in table.items() if value} for name, table in tables.items()
+        }
+        return replace(left, **occurring)
 
     def __rmul__(self, times: float) -> Bill:
-        return self._changed(lambda value: times * value)
+        return _each(lambda value: times * value, self)
 
     def __truediv__(self, parts: int) -> Bill:
         """One of so many equal parts; whole numbers stay whole where they can."""
-        return self._changed(lambda value: value // parts if value % parts == 0 else value / parts)
-
-    def _changed(self, change: Callable[[float], float]) -> Bill:
-        def each(table: Mapping[Key, float]) -> dict[Key, float]:
-            return {key: change(value) for key, value in table.items()}
-
-        tables = each(self.hops), change(self.messages), each(self.kinds), each(self.edges)
-        return Bill(*tables, change(self.waiting), change(self.waiting_half))
-
-    def without_zeros(self) -> Bill:
-        """Only the hops, kinds and edges that occur."""
-
-        def occurring(table: Mapping[Key, float]) -> dict[Key, float]:
-            return {key: value for key, value in table.items() if value}
-
-        tables = occurring(self.hops), self.messages, occurring(self.kinds), occurring(self.edges)
-        return Bill(*tables, self.waiting, self.waiting_half)
+        return _each(lambda value: value // parts if value % parts == 0 else value / parts, self)
 
 
 NOTHING = Bill()
@@ -110,27 +97,24 @@ def highest(*bills: Bill) -> Bill:
     >>> highest(Bill(messages=1, kinds={"inputs": 8}), Bill(messages=2, kinds={"inputs": 4})).bytes
     8
     """
-    return reduce(lambda one, other: _each(one, other, max), bills)
+    return reduce(partial(_each, max), bills)
 
 
 def lowest(*bills: Bill) -> Bill:
     """A bill that all of some reach, in all of its numbers."""
-    return reduce(lambda one, other: _each(one, other, min), bills)
+    return reduce(partial(_each, min), bills)
 
 
-def _each(one: Bill, other: Bill, choose: Callable[[float, float], float]) -> Bill:
-    def merged(own: Mapping[Key, float], others: Mapping[Key, float]) -> dict[Key, float]:
-        keys = (*own, *(key for key in others if key not in own))
-        return {key: choose(own.get(key, 0), others.get(key, 0)) for key in keys}
+def _each(function: Callable[..., float], *bills: Bill) -> Bill:
+    """function(number, ...) of every number in bills; 0 where one has none."""
 
-    return Bill(
-        merged(one.hops, other.hops),
-        choose(one.messages, other.messages),
-        merged(one.kinds, other.kinds),
-        merged(one.edges, other.edges),
-        choose(one.waiting, other.waiting),
-        choose(one.waiting_half, other.waiting_half),
-    )
+    def of(values: Sequence[Any]) -> Any:
+        if not isinstance(values[0], Mapping):
+            return function(*values)
+        keys = dict.fromkeys(key for table in values for key in table)
+        return {key: function(*(table.get(key, 0) for table in values)) for key in keys}
+
+    return Bill(*(of([getattr(bill, each.name) for bill in bills]) for each in fields(Bill)))
 
 
 @dataclass

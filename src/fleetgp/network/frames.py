@@ -244,10 +244,11 @@ class FrameNetwork(Network):
         self._position = {agent: i for i, agent in enumerate(self.hosted)}
 
     @abc.abstractmethod
-    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+    def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         """Send the frames; return this round's frame of each expected (sender, receiver).
 
-        Whoever waits says for whom in `waiting_for`, and raises a NeighbourLostError at the deadline.
+        Whoever waits calls `wait_for` before each wait, and raises a NeighbourLostError at the deadline. Frames of
+        later rounds may come early.
         """
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
@@ -307,7 +308,7 @@ class FrameNetwork(Network):
                 passed[s, receiver].update(by_origin)
                 own = known[self._position[receiver]]
                 for origin, relayed in by_origin.items():
-                    if origin == s or origin not in own:  # what an agent says of itself counts before what others relay
+                    if origin == s or origin not in own:  # what an agent itself sends counts before what others relay
                         own[origin] = tuple(relayed)
         return {kind: self._everyones(known[0], kind) for kind in items}
 
@@ -350,7 +351,7 @@ class FrameNetwork(Network):
     def _round(self, outgoing: dict[Edge, tuple[Part, ...]], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         phase = phase_number(self._phase)
         frames = [Frame(s, r, round, parts, phase) for (s, r), parts in outgoing.items()]
-        received = self._swap(frames, expected, round)
+        received = self.swap(frames, expected, round)
         for frame in received.values():
             if frame.phase != phase:
                 raise NonsenseError(frame.sender, f"round {round}: expected the phase {self._phase!r}, got another one")

@@ -123,7 +123,6 @@ class GroupReduction:
     # ---- up -------------------------------------------------------------------------------------------
 
     def take(self, wave: int, arrived: dict[int, Arrays]) -> None:
-        """What other groups sent in the wave before."""
         task, own = self._task, len(self._task.x)
         for group, (rows, *counts) in arrived.items():
             slots = self._steps.waves[wave].arriving[group]
@@ -167,7 +166,6 @@ class GroupReduction:
         self._who = who
 
     def finish(self) -> None:
-        """At the root's group: what goes down."""
         root = self._hosting[self._steps.own].index(self._steps.tree.root)
         self._value = self._task.finished(self._rows[root], self._who)
         if self._counts is not None:

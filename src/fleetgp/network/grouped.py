@@ -101,7 +101,6 @@ class Mailbox:
         self._arrived.put(data)
 
     def wake(self) -> None:
-        """Let whoever waits call `waiting` once more."""
         self._arrived.put(None)
 
     def take(
@@ -177,7 +176,6 @@ class Everyone:
         return {kind: prices_of(shapes) for kind, shapes in self._shapes.items()}
 
     def content_for(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
-        """What goes to another group."""
         words: list[tuple[str, NDArray[Any]]] = []
         for kind, values in self._items.items():
             words.append(("participants", self._own_shapes[kind].ravel().astype(np.uint32)))
@@ -237,24 +235,23 @@ class GroupedNetwork(Network):
     # ---- packets --------------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _send(self, group: int, frame: Frame) -> None:
+    def send(self, group: int, frame: Frame) -> None:
         """Give a packet to another group, without waiting for it."""
 
     @abc.abstractmethod
-    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
-        """The packets of this number from some groups. Whoever waits says so by `_wait_for`, again and again.
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+        """The packets of this number from some groups. Whoever waits calls `wait_for` before each wait.
 
         A NeighbourLostError at the deadline.
         """
 
-    def _wait_for(self, groups: Iterable[int]) -> None:
-        self.waiting_for = self._near(groups)
-        self._check_open()
-
     def _from_mailbox(self, mailbox: Mailbox, groups: Sequence[int], number: int, timeout: float) -> dict[int, Frame]:
-        """For networks whose packets come into a mailbox."""
+
+        def waiting(groups: frozenset[int]) -> None:
+            self.wait_for(self._near(groups))
+
         try:
-            frames = mailbox.take([(group, self.own) for group in groups], number, timeout, self._wait_for)
+            frames = mailbox.take([(group, self.own) for group in groups], number, timeout, waiting)
         except NeighbourLostError as lost:
             raise NeighbourLostError(self.round, self._near(lost.neighbours), timeout) from None
         return {group: frame for (group, _), frame in frames.items()}
@@ -276,11 +273,11 @@ class GroupedNetwork(Network):
 
     def _send_content(self, group: int, number: int, *parts: tuple[str, NDArray[Any]]) -> None:
         content = tuple(Part(kind, 0, value) for kind, value in parts)
-        self._send(group, Frame(self.own, group, number, content, phase_number(self._phase)))
+        self.send(group, Frame(self.own, group, number, content, phase_number(self._phase)))
 
     def _receive(self, groups: Sequence[int], number: int) -> dict[int, tuple[NDArray[Any], ...]]:
         """The arrays in the packets of this number from some groups."""
-        frames = self._take(groups, number) if groups else {}
+        frames = self.take(groups, number) if groups else {}
         for group, frame in frames.items():
             if frame.phase != phase_number(self._phase):
                 sender = min(self._near([group]))
@@ -427,7 +424,7 @@ def _flat(rows: Array) -> Array:
 
 
 def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, list[Array]]:
-    """What everyone said; empty arrays for those who said nothing."""
+    """Everyone's values; empty arrays of those who have none."""
     says = speaking.tolist()
     return {
         kind: [value if spoke else np.zeros(0) for value, spoke in zip(column, says, strict=True)]
@@ -474,11 +471,11 @@ class InProcess(GroupedNetwork):
         check_topology(topology)
         super().__init__(topology, [range(topology.agents)], 0)
 
-    def _send(self, group: int, frame: Frame) -> None:
+    def send(self, group: int, frame: Frame) -> None:
         raise AssertionError("there is no other group")
 
-    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
         raise AssertionError("there is no other group")
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         """Nobody ever waits here."""

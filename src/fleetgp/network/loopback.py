@@ -103,16 +103,12 @@ class LoopbackNetwork(FrameNetwork):
         self._own = mailboxes[host_of[self.hosted[0]]]
         self._timeout = timeout
 
-    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+    def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         for frame in frames:
             self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
-        return self._own.take(expected, round, self._timeout, self._wait_for)
+        return self._own.take(expected, round, self._timeout, self.wait_for)
 
-    def _wait_for(self, senders: frozenset[int]) -> None:
-        self.waiting_for = senders
-        self._check_open()
-
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._own.wake()
 
 
@@ -130,11 +126,11 @@ class LoopbackGroup(GroupedNetwork):
         super().__init__(topology, hosting, own)
         self._mailboxes, self._timeout = mailboxes, timeout
 
-    def _send(self, group: int, frame: Frame) -> None:
+    def send(self, group: int, frame: Frame) -> None:
         self._mailboxes[group].put(encode(frame))
 
-    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
         return self._from_mailbox(self._mailboxes[self.own], groups, number, self._timeout)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._mailboxes[self.own].wake()

@@ -109,7 +109,6 @@ class Pricing:
             self.headers(others)
 
     def _rows(self, task: Reducing, edges: IntArray, row: tuple[int, ...]) -> None:
-        """Rows of a shape, in pieces, over each edge."""
         for piece in task.pieces(row):
             scalars = (piece.stop - piece.start) * math.prod(row)
             self.ledger.record(self.phase, task.kind, edges, scalars, part_bytes(len(row) + 1, scalars))
@@ -174,7 +173,7 @@ class Relays:
         self._crossings: dict[int, tuple[IntArray, IntArray]] = {}
 
     def of(self, sources: IntArray, amounts: IntArray, round: int, rounds: int) -> Carried:
-        """From a round on. amounts: (S, K) what each source says."""
+        """From a round on. amounts: (S, K) of each source."""
         if self._topology.period == 1:
             return self._at_once(sources, amounts, rounds)
         return self._round_by_round(sources, amounts, round, rounds)

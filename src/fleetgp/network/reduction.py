@@ -77,7 +77,6 @@ class Reducing:
         return int(self.x.shape[1])
 
     def finished(self, total: Array, who: BoolArray | None) -> Array:
-        """At the root: what goes down, (n, *result_shape)."""
         if self.finish is None:
             return total
         return np.asarray(self.finish(total, who), dtype=float).reshape(self.rows, *self.result_shape)

@@ -2,7 +2,7 @@
 
 A user's own network passes the same suite. `run(function)` must open another fleet at every call, call
 function(network) once per group of hosted agents, all groups at the same time, and return the list of results; for
-`InProcess` that is `lambda function: [function(InProcess(topology))]`. An AssertionError tells the first difference.
+`InProcess` that is `lambda function: [function(InProcess(topology))]`. An AssertionError names the first difference.
 
 `check_network`: values and ledger of all verbs against a plain reference.
 
@@ -166,7 +166,6 @@ def check_network(run: Run, topology: Topology) -> None:
 
 
 def _values(network: Network, *shape: int) -> Array:
-    """Each agent's own numbers, seeded by its id: the same in every hosting."""
     return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in network.hosted])
 
 

@@ -4,10 +4,13 @@ A frame is a header and a list of parts. A part is one array with its kind of co
 agent whose value it is (the sender itself, or another agent whose value is relayed in a flood).
 All numbers are little-endian.
 
-Whether what a peer sent makes sense: checked where it comes in, so that nobody works with nonsense or relays it.
+What a peer sent is checked where it comes in, so that nobody works with nonsense or relays it: bytes and values here,
+by their kind of content; frames in `frames` and `zenoh/network`; records between agents in `agent/records`,
+`agent/agenda` and `agent/presence`.
 
-Values are checked here, by their kind of content. Frames are checked in `frames` and `zenoh/network`, the bytes of a
-frame in `wire`, records between agents in `agent/records`, `agent/agenda` and `agent/membership/presence`.
+Rows of a reduction: where all agents are present in all rows, a message is the rows. Else it is the rows in which
+somebody is, and who is in which: as bits, or as a list of small integers, whichever is shorter. A message without any
+such row has no parts.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
     if days_left(own.certificate) <= 0.0:
         remedy = "make another with `fleetgp certs`, or set the clock here"
         return f"the certificate {own.certificate} has expired: {remedy}"
-    if not endpoint.startswith("tls/"):  # only QUIC itself could tell a refusal from silence
+    if not endpoint.startswith("tls/"):  # only QUIC itself can distinguish a refusal from silence
         return f"is it running, with a certificate of the authority in {own.authority}?"
     host, port = address_of(endpoint)
     try:

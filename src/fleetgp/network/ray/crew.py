@@ -134,8 +134,17 @@ class Task:
         crew = self._crew
         calls = {}
         for k in numbers:
-            facts = crew.hosting, k, tuple(crew.hosts), crew.timeout, tuple(self._lives), self._taken[k]
-            calls[k] = crew.hosts[k].begin.remote(Place(self._epoch, self._topology, *facts), shared)
+            place = Place(
+                epoch=self._epoch,
+                topology=self._topology,
+                hosting=crew.hosting,
+                number=k,
+                peers=tuple(crew.hosts),
+                timeout=crew.timeout,
+                lives=tuple(self._lives),
+                taken=self._taken[k],
+            )
+            calls[k] = crew.hosts[k].begin.remote(place, shared)
         answers, lost = _answers(calls, START)
         if homeless := lost - crew.known:
             raise WorkerLostError(

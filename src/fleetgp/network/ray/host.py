@@ -26,7 +26,7 @@ from fleetgp.network.wire import Frame, encode
 
 @dataclass(frozen=True)
 class Readings:
-    """count: how often a clock was read.  late: the first reading that said that the time is up; None for none."""
+    """count: how often a clock was read.  late: the first reading at which the time was up; None for none."""
 
     count: int = 0
     late: int | None = None
@@ -40,8 +40,8 @@ class Readings:
 class HostClock(Clock):
     """Wall-clock time, from when the work was first begun anywhere.
 
-    past: what others know of the clock of a lost host, in whose place this one is. It has said so in what it sent, and
-    they have acted on it: what is computed again must come to the same.
+    past: what others know of the clock of a lost host, in whose place this one is. They got it with what it sent, and
+    have acted on it: what is computed again must come to the same.
     """
 
     def __init__(self) -> None:
@@ -129,16 +129,15 @@ class RayNetwork(GroupedNetwork):
         self.clock: HostClock = HostClock()
 
     def receive(self, packet: bytes) -> None:
-        """From another host; from any thread."""
         self._mailbox.put(packet)
 
-    def _send(self, group: int, frame: Frame) -> None:
+    def send(self, group: int, frame: Frame) -> None:
         self._post.send(group, encode(frame), self.clock.readings)
 
-    def _take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
         return self._from_mailbox(self._mailbox, groups, number, self._timeout)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._mailbox.wake()
 
 
@@ -233,7 +232,7 @@ class Current:
     """The task that a host has its place in. shared: what all agents held alike when it began.
 
     lives: of each number, how many hosts were lost in its place: packets of those are dropped.
-    clocks: of each other host, how its clock was read, as far as it has said.
+    clocks: of each other host, how its clock was read, as far as it has sent that.
     """
 
     epoch: int
@@ -267,7 +266,6 @@ class Host:
         self._current = Current(place.epoch, network, post, Reports(place.taken), held, list(place.lives))
 
     def _at(self, epoch: int) -> Current | None:
-        """The task, if it is this one."""
         current = self._current
         return current if current is not None and current.epoch == epoch else None
 
@@ -306,15 +304,15 @@ class Host:
     def replace(self, epoch: int, number: int, life: int, peer: Any) -> Readings | None:
         """Another host took the place of one that was lost: it gets the packets of this task from the beginning.
 
-        What the lost one has said of its clock; None if the packets were not kept.
+        Return the readings of the lost one's clock; None if the packets were not kept.
         """
         current = self._at(epoch)
         if current is None:
             return None
         with current.lock:
             current.lives[number] = life
-            said = current.clocks.get(number, Readings())
-        return said if current.post.replace(number, self._sending(peer, epoch)) else None
+            readings = current.clocks.get(number, Readings())
+        return readings if current.post.replace(number, self._sending(peer, epoch)) else None
 
     def _sending(self, peer: Any, epoch: int) -> Send:
         name = self._name

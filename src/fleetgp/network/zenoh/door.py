@@ -183,7 +183,7 @@ class _Side(asyncio.Protocol):
 
 
 class _Inside(_Side):
-    """Towards Zenoh. What it says after its partner's second word begins a session, if it is no alert."""
+    """Towards Zenoh. What it sends after its partner's second message begins a session, if it is no alert."""
 
     _heard = 0
 

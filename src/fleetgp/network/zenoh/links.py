@@ -2,13 +2,11 @@
 
 Links exist along the graph's edges only: no scouting, no gossip, so that nobody is introduced to anybody. A neighbour
 sends on two keys: fleetgp/RUN/RECEIVER/SENDER/frame carries the frames of algorithms (`wire`), .../hello what
-neighbours tell each other about themselves. On fleetgp/RUN/introduction an agent that misses a neighbour introduces
+neighbours announce about themselves. On fleetgp/RUN/introduction an agent that misses a neighbour introduces
 itself to all that it is connected with: one that has another description, without this agent, listens on no other key.
 
-Frames on both ends of a link: those that arrive, sorted by epoch, and the last ones that were sent.
-
-An epoch is one task of the agents, with rounds of its own; its number tells its frames from all others. Neighbours
-begin and end an epoch at slightly different times, so frames may come before it has begun here, or after its end.
+An epoch is one task of the agents, with rounds of its own; its number is in its frames. Neighbours begin and end an
+epoch at slightly different times, so frames may come before it has begun here, or after its end.
 """
 
 from __future__ import annotations
@@ -56,24 +54,8 @@ class Arrived(NamedTuple):
     size: int
 
 
-class Mail:
-    """One epoch's frames, in the order in which they came."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Arrived | None] = queue.SimpleQueue()
-
-    def put(self, arrived: Arrived) -> None:
-        self._queue.put(arrived)
-
-    def get(self, seconds: float) -> Arrived | None:
-        """The next frame; None if none came in time, or somebody called `wake`."""
-        try:
-            return self._queue.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            return None
-
-    def wake(self) -> None:
-        self._queue.put(None)
+#: One epoch's frames, in the order in which they came; None wakes whoever waits for one.
+Mail = queue.SimpleQueue[Arrived | None]
 
 
 class Arrivals:
@@ -90,7 +72,8 @@ class Arrivals:
     def claim(self, epoch: int) -> Mail:
         """An epoch begins here: its frames, those that came early and all that will come."""
         with self._lock:
-            mail = self._claimed[epoch] = Mail()
+            mail: Mail = queue.SimpleQueue()
+            self._claimed[epoch] = mail
             for key in [key for key in self._early if key[0] == epoch]:
                 for arrived in self._early.pop(key):
                     mail.put(arrived)
@@ -192,7 +175,7 @@ class Links:
 
     edges: (own agent, neighbour) of every link.  hosted: the own agents, where one of them may have no link.
     listen: this end's endpoint, like "tcp/127.0.0.1:7447".
-    endpoints: those of the neighbours, by agent id.  run: tells this fleet's messages from those of another.
+    endpoints: those of the neighbours, by agent id.  run: distinguishes this fleet's messages from those of another.
     lease: seconds after which a silent link counts as dead.
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     longest_hello: in bytes; what is longer is dropped unread.
@@ -370,7 +353,7 @@ class Links:
             congestion_control=zenoh.CongestionControl.BLOCK,
             express=True,
         )
-        # A queue of their own: what neighbours tell each other overtakes long frames.
+        # A queue of their own: hellos overtake long frames.
         self._hellos[edge] = self.session.declare_publisher(
             f"{key}/hello",
             priority=zenoh.Priority.INTERACTIVE_HIGH,
@@ -392,7 +375,6 @@ class Links:
         self._declare(own, neighbour)
 
     def close(self) -> None:
-        """Leave the fleet; safe to call twice."""
         import zenoh
 
         if self._door is not None:

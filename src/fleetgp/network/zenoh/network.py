@@ -7,8 +7,10 @@ other, they send again.
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from fleetgp.errors import Cancelled, NeighbourLostError
@@ -25,7 +27,7 @@ AHEAD = 64
 #: Seconds after which an agent that waits looks which neighbours wait, too, and sends again to those who wait for it.
 AGAIN = 1.0
 
-#: What a neighbour that waits says of it: the epoch and the round it is in, and the neighbours it waits for.
+#: What a neighbour that waits announces: the epoch and the round it is in, and the neighbours it waits for.
 Waiting = tuple[int, int, frozenset[int]]
 
 
@@ -37,10 +39,10 @@ class ZenohNetwork(FrameNetwork):
     """The rounds of one epoch, for the agents hosted here.
 
     members: the ids by which the links know the topology's agents 0, 1, ...; without it these are the ids.
-    epoch: tells these rounds' frames from those of other work over the same links; all agents must give the same.
+    epoch: the number in these rounds' frames, unlike that of other work over the same links; the same at all agents.
     timeout: seconds that a neighbour may take from when it has all it needs.
-    waiting_of(neighbour): what the neighbour has lately said of its own waiting, also in an epoch that is over here;
-        None if it said nothing or does not wait. Its time begins when it waits no more: it cannot compute before. If it
+    waiting_of(neighbour): whom the neighbour has lately announced to wait for, also in an epoch that is over here;
+        None if it does not wait. Its time begins when it waits no more: it cannot compute before. If it
         waits for us, the frame that it lacks is sent to it again.
     waiting_for, exchanging: the neighbours that the hosted agents wait for, by the links' ids, and in which round.
     """
@@ -72,7 +74,7 @@ class ZenohNetwork(FrameNetwork):
         self._mail = links.arrivals.claim(epoch)
         self._retired = False
 
-    def _swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
+    def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         received: dict[Edge, Frame] = {}
         self.exchanging = round
         for frame in frames:
@@ -82,7 +84,7 @@ class ZenohNetwork(FrameNetwork):
                 self._send(replace(frame, run=self._links.run, epoch=self.epoch))
         missing = {edge for edge in expected if edge not in received and (round, edge) not in self._early}
         if missing:
-            self._wait_for(missing, round)
+            self._receive(missing, round)
         for edge in expected:
             if edge not in received:
                 received[edge] = self._early.pop((round, edge))
@@ -96,13 +98,15 @@ class ZenohNetwork(FrameNetwork):
         self._links.departures.keep(self.epoch, link, frame.round, data)
         self._links.send(*link, data)
 
-    def _wait_for(self, missing: set[Edge], round: int) -> None:
+    def _receive(self, missing: set[Edge], round: int) -> None:
         began = time.monotonic()
         last, again = began + PATIENCE * self.timeout, began + min(AGAIN, self.timeout)
         deadlines = dict.fromkeys((self._members[sender] for sender, _ in missing), began + self.timeout)
         while missing:
             self.waiting_for = frozenset(self._members[sender] for sender, _ in missing)
-            arrived = self._mail.get(again - time.monotonic())
+            arrived = None
+            with suppress(queue.Empty):
+                arrived = self._mail.get(timeout=max(0.0, again - time.monotonic()))
             self._check_open()
             now = time.monotonic()
             if now >= again:
@@ -146,8 +150,8 @@ class ZenohNetwork(FrameNetwork):
             return True
         return False
 
-    def _wake(self) -> None:
-        self._mail.wake()
+    def wake(self) -> None:
+        self._mail.put(None)
 
     def close(self) -> None:
         """Leave the epoch: its frames come late from now on, and the last ones sent are kept in case one was lost."""

@@ -1,11 +1,10 @@
-"""Zenoh sessions: how they are set up, and who may say what in them. Needs the extra "fleet".
+"""Zenoh sessions: how they are set up, who may say what in them, and when the certificates of neighbours expire.
 
-When the certificates of neighbours expire.
-
-Zenoh closes a link when the certificate of its other end expires, but this is not final. In that last second the
-certificate is still valid by its own rules, and a link that is made then has no timer any more: Zenoh starts the timer
-before the link is complete, and a timer that fires at once does not find the link. Zenoh reports the common name of a
-certificate and not its end. So every agent makes a plain TLS handshake with each of its neighbours, and reads it there.
+Needs the extra "fleet". Zenoh closes a link when the certificate of its other end expires, but this is not final. In
+that last second the certificate is still valid by its own rules, and a link that is made then has no timer any more:
+Zenoh starts the timer before the link is complete, and a timer that fires at once does not find the link. Zenoh reports
+the common name of a certificate and not its end. So every agent makes a plain TLS handshake with each of its
+neighbours, and reads it there.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.network.edges import Edge
 
-#: The common name of whoever may ask agents, and tell them to train or to stop.
+#: The common name of whoever may ask agents, and have them train or stop.
 OPERATOR = "operator"
 
 
@@ -60,17 +59,13 @@ class Security:
         subjects: list[dict[str, Any]] = []
         policies: list[dict[str, Any]] = []
 
+        def rule(id: str, flows: list[str], messages: list[str], key: str) -> None:
+            what = {"flows": flows, "messages": messages, "key_exprs": [key]}
+            rules.append({"id": id, "permission": "allow", **what})
+
         def allow(name: str, label: str, allowed: Sequence[tuple[str, str, str]]) -> None:
             for number, (flow, message, key) in enumerate(allowed):
-                rules.append(
-                    {
-                        "id": f"{label} {number}",
-                        "permission": "allow",
-                        "flows": [flow],
-                        "messages": [message],
-                        "key_exprs": [key],
-                    }
-                )
+                rule(f"{label} {number}", [flow], [message], key)
             subjects.append({"id": label, "cert_common_names": [name]})
             policies.append({"rules": [f"{label} {number}" for number in range(len(allowed))], "subjects": [label]})
 
@@ -95,17 +90,11 @@ class Security:
                 (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key)),
             )
         # Any certificate of the fleet's authority: an agent that is not in this file has no other way to be noticed.
-        everyone = {"flows": ["ingress", "egress"], "messages": ["put", "declare_subscriber"]}
-        rules.append({"id": "introduction", "permission": "allow", **everyone, "key_exprs": [introduction_key(run)]})
+        rule("introduction", ["ingress", "egress"], ["put", "declare_subscriber"], introduction_key(run))
         subjects.append({"id": "everyone"})
         policies.append({"rules": ["introduction"], "subjects": ["everyone"]})
-        return {
-            "enabled": True,
-            "default_permission": "deny",
-            "rules": rules,
-            "subjects": subjects,
-            "policies": policies,
-        }
+        tables = {"rules": rules, "subjects": subjects, "policies": policies}
+        return {"enabled": True, "default_permission": "deny", **tables}
 
 
 def prefix_of(run: int) -> str:
