@@ -315,7 +315,11 @@ PREDICTION: list[Bad] = [
     (lambda: fleet().predict(POINTS, engine="gpu"), INPUT, "unknown engine 'gpu': choose one of auto, dense"),
     (lambda: fleet(kernel="matern32").predict(POINTS, "dec-full-gp"), INPUT, "dec-full-gp needs the squared"),
     (lambda: fleet().condition(engine="x"), INPUT, "unknown engine 'x': choose one of auto, dense, moments"),
-    (lambda: fleet().condition().predict(POINTS, n_neighbours=9), INPUT, "n_neighbours is of the engine that this"),
+    (
+        lambda: fleet().condition().predict(POINTS, n_neighbours=9),
+        INPUT,
+        "predict has no option 'n_neighbours': expected one of eta",
+    ),
     (lambda: fleet().calibrate(holdout="all"), INPUT, "unknown holdout 'all': choose one of rows, blocks, both"),
     (lambda: fleet().calibrate(level=1.5), INPUT, "level must lie between 0 and 1, got 1.5"),
     (lambda: fleet().calibrate(max_rows=0), INPUT, "max_rows must be a whole number of at least"),

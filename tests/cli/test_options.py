@@ -60,19 +60,23 @@ def test_a_command_has_every_option_that_can_be_typed(command: str, family: type
 
 
 @pytest.mark.parametrize(
-    ("method", "family"), [("train", TrainerOptions), ("predict", PredictionOptions), ("calibrate", PredictionOptions)]
+    ("method", "family", "shared"),
+    [
+        (fg.Fleet.train, TrainerOptions, 12),
+        (fg.Fleet.predict, PredictionOptions, 9),
+        (fg.Fleet.calibrate, PredictionOptions, 8),
+        (fg.ConditionedFleet.predict, PredictionOptions, 7),
+    ],
 )
-def test_a_method_shows_the_declared_options_with_their_defaults_and_explains_them(method: str, family: type) -> None:
+def test_a_method_shows_the_declared_options_with_their_defaults_and_explains_them(
+    method: Any, family: type, shared: int
+) -> None:
     """None where the method, the data or the fleet decide."""
-    function, known = getattr(fg.Fleet, method), options_in(family)
-    shown = {name: value for name, value in defaults(function).items() if name in known}
-    assert len(shown) >= 6
-    assert method == "calibrate" or set(shown) == set(known)
-    declared = {name: None if known[name].otherwise else known[name].default for name in shown}
-    assert {name: value for name, value in shown.items() if name != "seed"} == {
-        name: value for name, value in declared.items() if name != "seed"
-    }
-    told = " ".join(function.__doc__.split())
+    known = options_in(family)
+    shown = {name: value for name, value in defaults(method).items() if name in known}
+    assert len(shown) == shared
+    assert shown == {name: None if known[name].otherwise else known[name].default for name in shown}
+    told = " ".join(method.__doc__.split())
     assert all(f"{name}: {known[name].help}" in told for name in shown if name != "seed")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.dataset import Dataset, corners
 from fleetgp.data.times import format_value
 from fleetgp.data.transforms import CoordinateRule
+from fleetgp.declarations import given_in, takes
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.privacy import predictor_of, refuse_private
 from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.snapshot import ModelSnapshot
-from fleetgp.options import Beta, Consensus, Eta
+from fleetgp.options import ConditionedKeywords, ConditionedPosteriorKeywords
 from fleetgp.prediction import (
     Calibration,
     Gradient,
@@ -140,6 +141,7 @@ class ConditionedFleet:
         asked = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
         return asked == self._options and self.snapshot.same(snapshot)
 
+    @takes(ConditionedKeywords, PredictionOptions)
     def predict(
         self,
         queries: Any,
@@ -147,19 +149,14 @@ class ConditionedFleet:
         *,
         observed: bool = False,
         agent: AgentName | None = None,
-        consensus: Consensus | None = None,
-        rounds: int | None = None,
-        tol: float | None = None,
-        eta: Eta | None = None,
-        beta: Beta | None = None,
-        n_nearest: int | None = None,
-        seed: int | None = None,
+        **options: Unpack[ConditionedKeywords],
     ) -> Prediction:
-        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`."""
+        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`.
+
+        {options}
+        """
         points = check_queries(queries, self.snapshot)
-        given: dict[str, Any] = {"consensus": consensus, "rounds": rounds, "tol": tol, "eta": eta, "seed": seed}
-        given |= {"n_nearest": n_nearest, "beta": beta}
-        blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **given)
+        blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **options)
         answer = joined(list(dict(blocks).values()))
         unfinished = (
             "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
@@ -176,12 +173,13 @@ class ConditionedFleet:
         observed: bool = False,
         agent: AgentName | None = None,
         done: Collection[int] = (),
-        **given: Any,
+        **options: Unpack[ConditionedKeywords],
     ) -> Iterator[tuple[int, Prediction]]:
         """The answers at some thousand queries at a time, each with its number: for more than can be held at once.
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
+        given = given_in(options, ConditionedKeywords, "predict")
         question = self._question(queries, method, observed, agent, given)
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
@@ -195,20 +193,24 @@ class ConditionedFleet:
         *,
         observed: bool = False,
         agent: AgentName | None = None,
-        eta: Eta | None = None,
-        n_nearest: int | None = None,
-        seed: int | None = None,
+        **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
         """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
-        result = self.known_jointly(queries, method, observed=observed, agent=agent, **given)
+        result = self.known_jointly(queries, method, observed=observed, agent=agent, **options)
         self._warn_of_outside(self.checked(queries), result.prior_only)
         return result
 
     def known_jointly(
-        self, queries: Any, method: str | None, *, observed: bool = False, agent: AgentName | None = None, **given: Any
+        self,
+        queries: Any,
+        method: str | None,
+        *,
+        observed: bool = False,
+        agent: AgentName | None = None,
+        **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
         """The same for those who look for places that nobody knows: no warning of them."""
+        given = given_in(options, ConditionedPosteriorKeywords, "joint")
         question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.snapshot.shards), len(question.queries))
         result = self._predictor.joint(question)
@@ -221,12 +223,10 @@ class ConditionedFleet:
         method: str | None = None,
         *,
         agent: AgentName | None = None,
-        eta: Eta | None = None,
-        n_nearest: int | None = None,
-        seed: int | None = None,
+        **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Gradient:
         """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
-        given = {"eta": eta, "n_nearest": n_nearest, "seed": seed}
+        given = given_in(options, ConditionedPosteriorKeywords, "gradient")
         question = self._question(queries, method, False, agent, given, calibrated=False)
         question.method.check_gradient(len(self.snapshot.shards))
         result = self._predictor.gradient(question)
@@ -252,8 +252,6 @@ class ConditionedFleet:
         row = predictor_of(self.snapshot.private, method)
         refuse_foreign(row, given)
         refuse_private(row, self.snapshot.private, self.snapshot.kernel, self.engine, self.snapshot.fewest_rows)
-        if given.get("n_neighbours") is not None:
-            raise InputError("n_neighbours is of the engine that this fleet is conditioned with: give it to condition")
         options = self._options.changed(given)
         asker = None if agent is None else check_agent(agent, self.snapshot.labels)
         calibration = self.calibration
