@@ -88,7 +88,7 @@ def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
             ask(description, "a0", [[1e308, 0.0]], method="dec-nn-rbcm")
         with pytest.raises(InputError, match="expected seconds above 0"):
             ask(description, "a0", QUERIES, seconds=float("nan"))
-        assert serving(agents)
+        until(lambda: serving(agents))  # the last one may still note what it has answered
 
 
 def test_a_question_that_takes_too_long_is_broken_off(tmp_path: Path) -> None:
