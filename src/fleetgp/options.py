@@ -75,6 +75,14 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
+def check_budget(name: str, value: Any) -> float:
+    """A number above 0, or infinity, or one clear error."""
+    if isinstance(value, float) and value == np.inf:
+        return value
+    check_number(name, value, above=0.0)
+    return float(value)
+
+
 ENGINE = named_in(ENGINES)
 #: What whoever takes it checks.
 GIVEN = Kind(Any, unchecked, "")
@@ -288,6 +296,23 @@ class PredictionOptions:
         whole(least=1),
         "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )
+    min_rows: int = declared(
+        5,
+        whole(least=1),
+        "dec-summary: how many rows a group that is sent describes at least.",
+        detail="An agent with fewer rows sends nothing about them.",
+    )
+    budget: float = declared(
+        100_000.0,
+        Kind(float, check_budget, "a number above 0, or inf"),
+        "dec-summary: bytes of groups that may cross each link; inf for any number.",
+        detail="Groups have min_rows rows, or 2, 4, 8, .. times as many, until they fit.",
+    )
+    local: bool = declared(
+        False,
+        FLAG,
+        "dec-summary: each agent answers alone, from its own rows and the groups of the others, without a message.",
+    )
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
         """These options with what was given (what is not None) in their place, checked.
@@ -317,6 +342,12 @@ class _Seed(TypedDict, total=False):
 class _Selection(TypedDict, total=False):
     eta: Eta | None
     n_nearest: int | None
+    min_rows: int | None
+    budget: float | None
+
+
+class _Local(TypedDict, total=False):
+    local: bool | None
 
 
 class _Averages(TypedDict, total=False):
@@ -362,7 +393,7 @@ class FoldKeywords(SampleKeywords, _Averages, _Weights):
     """Of `Fleet.cross_validate`, whose seed deals the folds."""
 
 
-class PredictKeywords(FoldKeywords, _Seed):
+class PredictKeywords(FoldKeywords, _Seed, _Local):
     """Of `Fleet.predict`."""
 
 
@@ -374,5 +405,5 @@ class ConditionedPosteriorKeywords(_Selection, _Seed):
     """Of `ConditionedFleet.joint` and `gradient`."""
 
 
-class ConditionedKeywords(ConditionedPosteriorKeywords, _Averages, _Weights):
+class ConditionedKeywords(ConditionedPosteriorKeywords, _Averages, _Weights, _Local):
     """Of `ConditionedFleet.predict`."""

@@ -29,6 +29,7 @@ KINDS = (
     "queries",
     "agenda",
     "moments",
+    "groups",
     "participants",
 )
 #: The frame headers: they carry no scalars, and every message has exactly one.

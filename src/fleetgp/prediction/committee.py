@@ -30,6 +30,7 @@ from fleetgp.network.reduction import Finish
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.exact import gradient_of_one, joint_of_one, slopes_at
+from fleetgp.prediction.groups import agree_on_groups, nearness
 from fleetgp.prediction.methods import (
     ROWS,
     Answer,
@@ -76,7 +77,7 @@ class Committee(PredictionMethod):
         >>> Committee("dec-nn-poe", decentralized=True, nearest=True).options
         ('engine', 'n_neighbours', 'consensus', 'rounds', 'tol', 'eta')
         """
-        agrees = ("consensus", "rounds", "tol") if self.decentralized else ()
+        agrees = ("consensus", "rounds", "tol") if self.decentralized and not self.aggregation.grouped else ()
         selects = ("eta",) if self.nearest else ()
         return ("engine", "n_neighbours", *agrees, *selects, *self.aggregation.options)
 
@@ -91,7 +92,8 @@ class Committee(PredictionMethod):
         return sends, f"as dec-{self.rule}, but the correlated agents only" if self.nearest else use
 
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
-        kinds = ["statistics", "predictions", *(ROWS if self.aggregation.augmented else ())]
+        shared = ("groups",) if self.aggregation.grouped else ROWS if self.aggregation.augmented else ()
+        kinds = ["statistics", "predictions", *shared]
         kinds += ["participants"] if self.nearest else []
         return (*kinds, *(["stopping"] if consensus == "average" and self.decentralized else []))
 
@@ -112,6 +114,8 @@ class Committee(PredictionMethod):
         pass
 
     def agreement_key(self, options: PredictionOptions) -> tuple[object, ...]:
+        if self.aggregation.grouped:
+            return self.rule, self.decentralized, options.min_rows, options.budget
         seed = options.seed if self.aggregation.augmented else None
         return self.rule, self.decentralized, seed, options.engine
 
@@ -122,7 +126,12 @@ class Committee(PredictionMethod):
         options: PredictionOptions,
         previous: PreviousState | None = None,
     ) -> SharedState:
-        """The samples of all agents, for rules that need them."""
+        """The samples or the groups of all agents, for rules that need them."""
+        if self.aggregation.grouped:
+            h = Hyperparameters.from_theta(conditioned.thetas[0])
+            before = None if previous is None else previous.state.groups
+            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before)
+            return SharedState(groups=groups)
         if not self.aggregation.augmented:
             return SharedState()
         drawn = None if previous is None else Drawn(previous.state.samples, previous.rows)
@@ -143,6 +152,8 @@ class Committee(PredictionMethod):
         if self.nearest:
             return self._over_selection(query)
         rule = self.rule_for(query)
+        if rule.grouped:
+            return self._over_nearness(query, rule)
         hosted = query.hosted
         none = np.zeros((len(hosted), len(query.queries)), dtype=bool)
         own = query.conditioned.own(hosted).at(query.queries, none if rule.augmented else None)
@@ -164,6 +175,16 @@ class Committee(PredictionMethod):
         rounds = np.full(len(query.queries), network.round - before)
         who = everyone if result is not None else query.nobody
         return Answer.along_tree(query, result, who, rounds, engine=known.engine, jitter=known.jitter)
+
+    def _over_nearness(self, query: PreparedQuery, rule: AggregationRule) -> Answer:
+        """Those answer whose groups are among the nearest; or each agent alone, without a message."""
+        if query.options.local:
+            known = query.conditioned.grouped(query.hosted, query.shared.groups).at(query.queries)
+            variance = np.maximum(known.variance, SMALLEST * query.prior)
+            return Answer(known.mean, variance, query.everyone, engine=known.engine, jitter=known.jitter)
+        takes = nearness_of(query)[0][query.hosted] > 0.0
+        nobody = Marginals(np.zeros(takes.shape), query.prior, (UNUSED,) * len(takes), 0.0)
+        return _summed_along_tree(query, rule, takes, nobody, query.network.round)[0]
 
     def _over_selection(self, query: PreparedQuery) -> Answer:
         """CBNN: the correlated agents of each query answer it.
@@ -191,6 +212,8 @@ class Committee(PredictionMethod):
 
     def _participants(self, query: PreparedQuery) -> BoolArray:
         """Who takes part in which query, (M, T), known to every agent before anything is added up."""
+        if self.aggregation.grouped:
+            return np.asarray(nearness_of(query)[0] > 0.0)
         if not self.nearest:
             return query.everyone
         chosen = choose(query, only_who=True).chosen
@@ -205,12 +228,8 @@ class Committee(PredictionMethod):
             return joint_of_one(self, query, query.conditioned.own(network.hosted).items([0])[0])
         assert isinstance(rule, JointRule), "refused before"
         participants = self._participants(query)
-        frames, samples = self._frames(query), query.shared.samples
-        own = (
-            query.conditioned.augmented(network.hosted, samples)
-            if rule.augmented
-            else query.conditioned.own(network.hosted)
-        )
+        frames, own = self._frames(query), _knowledge(query, rule)
+        weights = nearness_of(query)[0] if rule.grouped else np.ones(participants.shape)
         count, engine, jitter = participants.sum(axis=0).astype(float), [], 0.0
         known: list[Pieces | None] = []
         for i, agent in enumerate(network.hosted):
@@ -219,7 +238,8 @@ class Committee(PredictionMethod):
             engine.append(UNUSED if posterior is None else posterior.engine)
             jitter = max(jitter, 0.0 if posterior is None else posterior.jitter)
             vector = None if posterior is None else Vector(*posterior.mean_and_covariance(query.queries))
-            known.append(None if vector is None else rule.pieces(frames[i], vector, takes, count))
+            pieces = None if vector is None else rule.pieces(frames[i], vector, takes, count)
+            known.append(None if pieces is None else replace(pieces, weight=float(weights[agent, takes].mean())))
         norm = self._norm(query, known) if rule.compares_agents else None
         nothing = np.zeros((size, size)), np.zeros(size)
         evidence = [nothing if one is None else rule.evidence(one, norm) for one in known]
@@ -240,8 +260,8 @@ class Committee(PredictionMethod):
     def _frames(self, query: PreparedQuery) -> list[Frame]:
         """What the rule starts from, at each hosted agent: the prior, or what the samples say. One for each theta."""
         conditioned, queries = query.conditioned, query.queries
-        if self.aggregation.augmented:
-            posteriors, which = conditioned.of_samples(query.shared.samples)
+        if self.aggregation.augmented or self.aggregation.grouped:
+            posteriors, which = _common(query, self.aggregation)
             bases = [Vector(*one.mean_and_covariance(queries)) for one in posteriors.items(range(max(which) + 1))]
         else:
             thetas, rows = np.unique(query.thetas, axis=0, return_inverse=True)
@@ -281,14 +301,13 @@ class Committee(PredictionMethod):
             return gradient_of_one(self, query, conditioned.own(network.hosted).items([0])[0], conditioned.shards)
         participants = self._participants(query)
         takes = participants[query.hosted]
-        own = conditioned.own(network.hosted).at(query.queries, np.zeros_like(takes) if rule.augmented else takes)
+        unused = rule.augmented or rule.grouped
+        own = conditioned.own(network.hosted).at(query.queries, np.zeros_like(takes) if unused else takes)
         beliefs, known = beliefs_of(query, rule, takes, own, first_of(query, participants))
-        along = list(_along_each_input(query, beliefs, takes))
+        along = list(_along_each_input(query, rule, beliefs, takes))
         terms = [rule.summands(one) for one in along]
         x = np.concatenate([terms[0].real, *(np.imag(term) / STEP for term in terms)], axis=-1)
-        samples = [one.inputs for one in query.shared.samples]
-        inputs = [np.concatenate([own.inputs, *samples]) for own in conditioned.shards]
-        kinks = np.stack([conditioned.kinks(some, query.queries) for some in inputs])
+        kinks = np.stack([conditioned.kinks(data.places, query.queries) for data in _knowledge(query, rule).data])
         rows = np.where(takes[..., None], np.concatenate([x, kinks], axis=-1), 0.0)
         count = participants.sum(axis=0).astype(float)
 
@@ -319,13 +338,22 @@ def beliefs_of(
 
     takes: (A, T) which hosted agents take part.  first: (A, T) of these, the one with beta = 1.
     """
-    floor = SMALLEST * query.prior
+    floor, weight = SMALLEST * query.prior, np.ones(takes.shape)
     known = common = own
-    if rule.augmented:
+    if rule.grouped:
+        weight = nearness_of(query)[0]
+        # Where one agent answers alone, nobody needs to know what the groups say.
+        needed = (weight > 0.0).sum(axis=0) != 1
+        posteriors, which = _common(query, rule)
+        alike = posteriors.at(query.queries, np.tile(needed, (len(posteriors.data), 1)))
+        common = Marginals(alike.mean[which], alike.variance[which], own.engine, alike.jitter)
+        known = _knowledge(query, rule).at(query.queries, takes)
+        known, weight = replace(known, jitter=max(known.jitter, common.jitter)), weight[query.hosted]
+    elif rule.augmented:
         known, common = query.conditioned.with_samples(query.hosted, query.shared.samples, query.queries, takes)
         known = replace(known, jitter=max(known.jitter, common.jitter, own.jitter))
     variance, common_variance = (np.maximum(b.variance, floor) for b in (known, common))
-    return Beliefs(known.mean, variance, query.prior, common.mean, common_variance, first), known
+    return Beliefs(known.mean, variance, query.prior, common.mean, common_variance, first, weight), known
 
 
 def first_of(query: PreparedQuery, participants: BoolArray) -> BoolArray:
@@ -333,15 +361,40 @@ def first_of(query: PreparedQuery, participants: BoolArray) -> BoolArray:
     return np.asarray(participants.argmax(axis=0)[None, :] == np.asarray(query.hosted)[:, None])
 
 
-def _along_each_input(query: PreparedQuery, beliefs: Beliefs, takes: BoolArray) -> Iterator[Beliefs]:
+def _knowledge(query: PreparedQuery, rule: AggregationRule) -> Posteriors:
+    """What each hosted agent knows: from its own data, and from what the others shared."""
+    if rule.grouped:
+        return query.conditioned.grouped(query.hosted, query.shared.groups)
+    if rule.augmented:
+        return query.conditioned.augmented(query.hosted, query.shared.samples)
+    return query.conditioned.own(query.hosted)
+
+
+def _common(query: PreparedQuery, rule: AggregationRule) -> tuple[Posteriors, IntArray]:
+    """What is known from what all agents shared alone, at each theta, and which of these is a hosted agent's."""
+    if rule.grouped:
+        return query.conditioned.of_groups(query.shared.groups)
+    return query.conditioned.of_samples(query.shared.samples)
+
+
+def nearness_of(query: PreparedQuery) -> tuple[Array, Array]:
+    """(M, T) by how much each agent counts, and (M, T, D) the derivatives: see `groups.nearness`."""
+    h = Hyperparameters.from_theta(query.thetas[0])
+    return nearness(query.shared.groups, query.queries, query.conditioned.kernel, h)
+
+
+def _along_each_input(
+    query: PreparedQuery, rule: AggregationRule, beliefs: Beliefs, takes: BoolArray
+) -> Iterator[Beliefs]:
     """What the agents believe a complex step along each input away."""
     conditioned, floor = query.conditioned, SMALLEST * query.prior
     thetas = [Hyperparameters.from_theta(theta) for theta in query.thetas]
     prior = np.stack([conditioned.kernel.curvature(query.queries, h)[0] for h in thetas])  # (A, T, D)
-    own, common = conditioned.own(query.hosted), (np.zeros_like(prior), np.zeros_like(prior))
-    if query.shared.samples:
-        own = conditioned.augmented(query.hosted, query.shared.samples)
-        shared, which = conditioned.of_samples(query.shared.samples)
+    own, common, of_weight = _knowledge(query, rule), (np.zeros_like(prior), np.zeros_like(prior)), np.zeros_like(prior)
+    if rule.grouped:
+        of_weight = nearness_of(query)[1][query.hosted]
+    if rule.augmented or rule.grouped:
+        shared, which = _common(query, rule)
         everywhere = np.ones((len(shared.data), len(query.queries)), dtype=bool)
         of_mean, of_variance = _slopes_of_each(shared, query.queries, everywhere)
         common = of_mean[which], of_variance[which]
@@ -355,6 +408,7 @@ def _along_each_input(query: PreparedQuery, beliefs: Beliefs, takes: BoolArray) 
             _stepped(beliefs.common_mean, common[0][..., d]),
             _stepped(beliefs.common_variance, np.where(common_free, common[1][..., d], 0.0)),
             beliefs.first,
+            _stepped(beliefs.weight, of_weight[..., d]),
         )
 
 

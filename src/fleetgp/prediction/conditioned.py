@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -16,10 +17,12 @@ from fleetgp.engines.base import Posterior, translate_theta_errors
 from fleetgp.engines.expert import MOST_DENSE, Expert, FleetExpert, check_engine, condition, may_be_another, reweighed
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.engines.vecchia.engine import NEIGHBOURS
+from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
+from fleetgp.prediction.groups import Groups, all_of, as_observed
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
 
@@ -123,6 +126,26 @@ class Conditioned:
         data = [augmented(shard, i, samples) for shard, i in zip(self.shards, hosted, strict=True)]
         return self._of("augmented", data, hosted, self.thetas)
 
+    def grouped(self, hosted: Sequence[int], groups: Sequence[Groups]) -> Posteriors:
+        """f | D_i and the groups of the others."""
+        data = [
+            Observations.joined([*all_of([one for j, one in enumerate(groups) if j != i], own), as_observed(own)])
+            for own, i in zip(self.shards, hosted, strict=True)
+        ]
+        return self._of("grouped", data, hosted, self.thetas, kernel=self._known_noise)
+
+    def of_groups(self, groups: Sequence[Groups]) -> tuple[Posteriors, IntArray]:
+        """f | all groups at each theta that there is, and (A,) which of these is a hosted agent's."""
+        distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
+        data = [Observations.joined(list(all_of(groups, self.shards[0])))] * len(distinct)
+        posteriors = self._of("groups", data, [None] * len(distinct), distinct, kernel=self._known_noise)
+        return posteriors, which.ravel()
+
+    @cached_property
+    def _known_noise(self) -> Kernel:
+        """The kernel for observations of which some have a known noise."""
+        return with_noise(self.kernel, replace(self.kernel.noise_model, known=True))
+
     def common(self, samples: Sequence[Observations], queries: Array) -> Marginals:
         """f | samples at the queries, by every hosted agent: one posterior for all agents of the same theta."""
         posteriors, rows = self.of_samples(samples)
@@ -216,6 +239,7 @@ class Conditioned:
         thetas: Array,
         *,
         moments: bool = True,
+        kernel: Kernel | None = None,
     ) -> Posteriors:
         kept = self._kept.get(role)
         more = None if kept is None else InMemory(data).added_since(InMemory(kept.data))
@@ -223,7 +247,12 @@ class Conditioned:
             if kept is not None:
                 kept.release()
             kept = self._kept[role] = Posteriors(
-                data, agents, thetas, partial(self._expert, moments=moments), self._room, self._priors
+                data,
+                agents,
+                thetas,
+                partial(self._expert, kernel=kernel or self.kernel, moments=moments),
+                self._room,
+                self._priors,
             )
         for i, rows in enumerate(more or ()):
             if len(rows):

@@ -25,6 +25,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.groups import Groups
 
 #: Kinds of content that hold rows of the data.
 ROWS = ("inputs", "observations")
@@ -48,6 +49,7 @@ class SharedState:
     pool: all data at the central node, for the exact GP.  moments: of all data, for the exact GP at every agent, or
         at the central node.
     size: how many observations there are, for dec-nearest.
+    groups: every agent's, for dec-summary.
     """
 
     samples: tuple[Observations, ...] = ()
@@ -55,6 +57,7 @@ class SharedState:
     pool: Observations | None = None
     moments: FleetMoments | None = None
     size: int = 0
+    groups: tuple[Groups, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fleetgp.prediction.exact import Exact
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.nearest import Nearest
 from fleetgp.prediction.npae import Npae
-from fleetgp.prediction.rules import RULES, AggregationRule
+from fleetgp.prediction.rules import RULES, SUMMARY, AggregationRule
 from fleetgp.registry import Names, Registry
 
 #: The options of the paper's recursions alone.
@@ -27,6 +27,7 @@ _OURS: tuple[PredictionMethod, ...] = (
     *(Committee(f"dec-nn-{rule.name}", decentralized=True, nearest=True, aggregation=rule) for rule in RULES),
     Npae("dec-nn-npae", decentralized=True, nearest=True, solver="dale"),
     Nearest("dec-nearest", decentralized=True),
+    Committee("dec-summary", decentralized=True, aggregation=SUMMARY),
 )
 METHODS: Registry[PredictionMethod] = Registry("prediction method", {method.name: method for method in _OURS})
 

@@ -54,6 +54,7 @@ class Beliefs:
 
     prior: (A, T) k(x*, x*).  common_mean, common_variance: (A, T) from the communication data alone (grBCM).
     first: (A, T) whether the agent is the one with beta = 1 (grBCM with the paper's weights).
+    weight: (A, T) by what the agent's information counts (dec-summary); 1 elsewhere.
     """
 
     mean: Array
@@ -62,6 +63,7 @@ class Beliefs:
     common_mean: Array
     common_variance: Array
     first: BoolArray
+    weight: Array
 
     def of_agent(self, i: int) -> Beliefs:
         """Of one hosted agent alone."""
@@ -73,6 +75,7 @@ class Beliefs:
             self.common_mean[here],
             self.common_variance[here],
             self.first[here],
+            self.weight[here],
         )
 
 
@@ -85,6 +88,7 @@ class AggregationRule(abc.ABC):
     name: of the method over a server; dec-, dec-nn- before it for the others.
     sends, use: what an agent sends for a query, and when to use the rule, for `fleetgp methods`.
     augmented: the agents' data are D_+i (with the communication data set of all agents' samples) instead of D_i.
+    grouped: they are D_i and the groups of the others, and the communication data are all groups.
     options: names of options that only some rules have: beta, seed.
 
     Gradients differentiate `summands` and `finish` as they stand, by a complex step: they must be made of functions
@@ -95,6 +99,7 @@ class AggregationRule(abc.ABC):
     sends: str = "its summands"
     use: str = ""
     augmented: bool = False
+    grouped: bool = False
     options: tuple[str, ...] = ()
     #: Whether it must be known who comes first before anything is added up.
     needs_first: ClassVar[bool] = False
@@ -243,7 +248,7 @@ class GeneralizedRobustCommittee(JointRule):
     name = "grbcm"
     sends, use = "3 numbers; once, N_i/M of its rows", "the best calibrated that is cheap"
     augmented = True
-    options = ("seed", "beta")
+    options: tuple[str, ...] = ("seed", "beta")
     compares_agents = True
 
     def configured(self, options: PredictionOptions) -> AggregationRule:
@@ -251,7 +256,7 @@ class GeneralizedRobustCommittee(JointRule):
 
     def summands(self, beliefs: Beliefs) -> Array:
         """With the information in place of beta, and its square: `finish` divides by the norm."""
-        told = information(beliefs.common_variance, beliefs.variance)
+        told = beliefs.weight * information(beliefs.common_variance, beliefs.variance)
         return _weighted(told, beliefs, told, told**2)
 
     def finish(self, totals: Array, participants: Array, beliefs: Beliefs) -> tuple[Array, Array]:
@@ -267,7 +272,7 @@ class GeneralizedRobustCommittee(JointRule):
         assert norm is not None, "it compares agents"
         p = np.minimum(pieces.variance, 1.0)
         root, centre = pieces.weighed(np.sqrt(1.0 / p - 1.0), np.sqrt(1.0 / (p * np.where(p < 1.0, 1.0 - p, np.inf))))
-        weight = norm @ pieces.weighed(-0.5 * np.log(p), p)[0] @ norm
+        weight = norm @ pieces.weighed(-0.5 * pieces.weight * np.log(p), p)[0] @ norm
         return root @ weight @ root, root @ (weight @ centre)
 
 
@@ -290,6 +295,21 @@ class PaperRobustCommittee(GeneralizedRobustCommittee):
         return mean, 1.0 / precision
 
 
+class GroupedCommittee(GeneralizedRobustCommittee):
+    """grBCM with groups as communication data: an agent has its own rows, and the groups of the others."""
+
+    name = "summary"
+    sends, use = (
+        "3 numbers; once, groups of its rows",
+        "the default: as good as one agent with all data, and no row is sent",
+    )
+    grouped = True
+    options = ("min_rows", "budget", "local")
+
+    def configured(self, options: PredictionOptions) -> AggregationRule:
+        return self
+
+
 PAPER_GRBCM = PaperRobustCommittee()
 #: The answer of a fleet of one agent is its posterior, whatever the method.
 POE = ProductOfExperts()
@@ -301,6 +321,8 @@ RULES: tuple[AggregationRule, ...] = (
     RobustBayesianCommittee(),
     GeneralizedRobustCommittee(),
 )
+#: Of our own.
+SUMMARY = GroupedCommittee()
 AGGREGATIONS = tuple(rule.name for rule in RULES)
 
 
@@ -357,11 +379,15 @@ class Frame:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (T, n)."""
+    """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (T, n).
+
+    weight: by what the agent's information counts.
+    """
 
     variance: Array
     vectors: Array
     mean: Array
+    weight: float = 1.0
 
     def weighed(self, precision: Array, pull: Array) -> tuple[Array, Array]:
         """As a precision, and precision times mean, with these for each piece, (n,)."""
@@ -370,7 +396,7 @@ class Pieces:
     @property
     def squared_information(self) -> Array:
         """(T, T) the square of what the data tell of w, in nats: D_i^2."""
-        d = 0.5 * np.log(np.minimum(self.variance, 1.0))
+        d = 0.5 * self.weight * np.log(np.minimum(self.variance, 1.0))
         return self.weighed(d**2, d)[0]
 
 

@@ -1,0 +1,408 @@
+"""Groups of rows: what an agent tells the fleet about its data without sending a row.
+
+An agent splits its rows into groups of at least `min_rows` and sends a few numbers about each: how many rows there are,
+their mean place, the scatter of their places, their mean value, and the variance of its error. To the others a group is
+one observation, the mean of the field over a few points that have the same mean place and scatter:
+
+    y_g = sum_i a_i y_i = (1 / S) sum_s f(p_s) + e_g        a_i proportional to 1 / v_i, the noise of row i
+
+    e_g ~ N(0, sum_i a_i^2 v_i + (a, -1/S)' K (a, -1/S)),   K the covariance of f at the rows and the points
+
+The second term is what the points miss of the rows. The agent knows it exactly, since it knows its rows. With up to
+three inputs the points are the 2 D sigma points of the scatter; with more inputs it is the mean place alone, and the
+scatter is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy
+import scipy.sparse.csgraph
+
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.reductions import total
+from fleetgp.kernels.stationary import Kernel
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.hyperparameters import Hyperparameters
+from fleetgp.model.observations import Observations, Points
+from fleetgp.network import Network
+from fleetgp.network.wire import check_from_peers
+from fleetgp.options import PredictionOptions
+from fleetgp.prediction.reach import nearest
+
+#: Inputs up to which the scatter of a group's places is sent. With more inputs the points would be many.
+MOST_SCATTERED = 3
+#: Rows of a group that the variance of its error is computed from; of a larger group evenly chosen ones.
+MOST_ROWS = 200
+#: A split leaves at least this share of the rows on either side.
+SHARE = 4
+
+
+def width(dimension: int) -> int:
+    """How many numbers describe a group: its count, mean place, scatter, mean value and the variance of its error.
+
+    >>> width(2), width(9)
+    (8, 12)
+    """
+    scatter = dimension * (dimension + 1) // 2 if dimension <= MOST_SCATTERED else 0
+    return 3 + dimension + scatter
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """G groups of one agent, in the order of their places.
+
+    counts: (G,) rows.  places: (G, D) their mean.  scatters: (G, D, D) their covariance; zero beyond three inputs.
+    values: (G,) their weighted mean.  variances: (G,) of its error.
+    members: the rows of each, which only the agent itself knows.
+    """
+
+    counts: Array
+    places: Array
+    scatters: Array
+    values: Array
+    variances: Array
+    members: tuple[IntArray, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @classmethod
+    def none(cls, dimension: int) -> Groups:
+        """Of an agent with too few rows."""
+        return cls.unpacked(np.zeros((0, width(dimension))), dimension)
+
+    @property
+    def dimension(self) -> int:
+        """D, how many inputs there are."""
+        return int(self.places.shape[1])
+
+    @property
+    def packed(self) -> Array:
+        """As they travel, (G, width)."""
+        upper = np.triu_indices(self.dimension if self.dimension <= MOST_SCATTERED else 0)
+        columns = [self.counts, self.places, self.scatters[:, *upper], self.values, self.variances]
+        return np.column_stack(columns)
+
+    @classmethod
+    def unpacked(cls, rows: Array, dimension: int) -> Groups:
+        """The converse, in the order of their places."""
+        rows = rows.reshape(-1, width(dimension))
+        rows = rows[order_of(rows, dimension)]
+        upper = np.triu_indices(dimension if dimension <= MOST_SCATTERED else 0)
+        scatters = np.zeros((len(rows), dimension, dimension))
+        scatters[:, *upper] = rows[:, 1 + dimension : -2]
+        scatters.transpose(0, 2, 1)[:, *upper] = rows[:, 1 + dimension : -2]
+        return cls(rows[:, 0], rows[:, 1 : 1 + dimension], scatters, rows[:, -2], rows[:, -1])
+
+    @cached_property
+    def observations(self) -> Observations:
+        """As one observation each, whose noise is known."""
+        count, dimension = self.places.shape
+        points = None
+        if dimension <= MOST_SCATTERED:
+            sigma = sigma_points(self.places, self.scatters)
+            points = Points(sigma.reshape(-1, dimension), np.arange(count + 1) * 2 * dimension)
+        return Observations(
+            self.places, self.values, noise_std=np.sqrt(self.variances), weight=np.zeros(count), points=points
+        )
+
+    def change(self, old: Groups) -> tuple[IntArray, Array]:
+        """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
+        mine, its = ([row.tobytes() for row in groups.packed] for groups in (self, old))
+        gone = np.array([row not in set(mine) for row in its], dtype=bool)
+        new = np.array([row not in set(its) for row in mine], dtype=bool)
+        return np.flatnonzero(gone), self.packed[new]
+
+    def changed(self, gone: IntArray, new: Array) -> Groups:
+        """Without some, and with others."""
+        kept = np.delete(self.packed, gone, axis=0)
+        return Groups.unpacked(np.concatenate([kept, new.reshape(-1, kept.shape[1])]), self.dimension)
+
+
+def order_of(rows: Array, dimension: int) -> IntArray:
+    """The order of packed groups: by their places."""
+    return np.lexsort(tuple(rows[:, 1 + d] for d in reversed(range(dimension))))
+
+
+def sigma_points(places: Array, scatters: Array) -> Array:
+    """(G, 2 D, D) points that have these means (G, D) and covariances (G, D, D).
+
+    >>> p = sigma_points(np.array([[1.0, 2.0]]), np.array([[[4.0, 1.0], [1.0, 3.0]]]))[0]
+    >>> p.mean(axis=0).round(12).tolist(), np.cov(p.T, bias=True).round(12).tolist()
+    ([1.0, 2.0], [[4.0, 1.0], [1.0, 3.0]])
+    """
+    dimension = places.shape[1]
+    values, vectors = np.linalg.eigh(scatters)
+    # The largest entry of a direction is positive, so that the points are the same on every processor.
+    roots = np.sqrt(dimension * np.maximum(values, 0.0))[:, None, :] * vectors
+    apart = np.swapaxes(roots, 1, 2)
+    return np.concatenate([places[:, None] + apart, places[:, None] - apart], axis=1)
+
+
+# ---- which rows ------------------------------------------------------------------------------------------------------
+
+
+def split(places: Array, rows_per_group: int) -> list[IntArray]:
+    """The rows (N, D) in groups of at least so many; one group if there are fewer.
+
+    The leaves of a k-d tree: a cell is cut across its longest side as long as both parts have enough rows. The cut is
+    at the roundest number (the multiple of the highest power of two) that leaves a quarter of the rows on either side.
+    So the groups are a function of the set of rows, and a few rows more or less seldom change a cut.
+
+    >>> sorted(rows.tolist() for rows in split(np.array([[0.1], [5.0], [0.2], [5.1], [0.3]]), 2))
+    [[0, 2, 4], [1, 3]]
+    """
+    result: list[IntArray] = []
+    waiting = [np.arange(len(places))]
+    while waiting:
+        rows = waiting.pop()
+        left = _left_of_cut(places[rows], rows_per_group) if len(rows) >= 2 * rows_per_group else None
+        if left is None:
+            result.append(rows)
+        else:
+            waiting += [rows[~left], rows[left]]
+    return result
+
+
+def _left_of_cut(places: Array, rows_per_group: int) -> BoolArray | None:
+    """(n,) which rows are below the cut; None where ties leave no place for one."""
+    fewest = max(rows_per_group, len(places) // SHARE)
+    for axis in np.argsort(-np.ptp(places, axis=0), kind="stable"):
+        column = places[:, axis]
+        low, high = np.partition(column, (fewest - 1, len(column) - fewest))[[fewest - 1, len(column) - fewest]]
+        if low < high:
+            return np.asarray(column < roundest(low, high))
+    return None
+
+
+def roundest(low: float, high: float) -> float:
+    """The number above `low`, and at most `high`, that is a multiple of the highest power of two.
+
+    >>> roundest(0.3, 0.9), roundest(-1.0, 5.0), roundest(5.1, 5.9), roundest(2.0, 4.0)
+    (0.5, 0.0, 5.5, 4.0)
+    """
+    if low < 0.0 <= high:
+        return 0.0
+    step = 2.0 ** np.floor(np.log2(max(abs(low), abs(high))))
+    while np.floor(high / step) * step <= low:
+        step /= 2.0
+    return float(np.floor(high / step) * step)
+
+
+def regrouped(places: Array, rows_per_group: int, min_rows: int, old: Sequence[IntArray]) -> list[IntArray]:
+    """The rows (N, D) in groups, when there were groups before.
+
+    New rows wait until those that change the same groups are at least min_rows: else the difference of two summaries
+    would describe fewer rows than a group may.
+    """
+    if len(places) < min_rows:
+        return []
+    if not old:
+        return split(places, rows_per_group)
+    counted = np.zeros(len(places), dtype=bool)
+    counted[np.concatenate(old)] = True
+    entering = np.ones(len(places), dtype=bool)
+    while True:
+        chosen = np.flatnonzero(entering)
+        groups = [chosen[rows] for rows in split(places[chosen], rows_per_group)]
+        part = _parts_that_change(len(places), old, groups)
+        fresh = entering & ~counted
+        of_part = np.bincount(part[fresh], minlength=int(part.max()) + 1)
+        too_few = fresh & (of_part[part] < min_rows)
+        if not too_few.any():
+            return groups
+        entering &= ~too_few
+
+
+def _parts_that_change(count: int, old: Sequence[IntArray], new: Sequence[IntArray]) -> IntArray:
+    """(N,) of each row, the number of the smallest set of rows that is made of whole groups, both old and new ones."""
+    rows = np.concatenate([*old, *new])
+    groups = np.repeat(np.arange(len(old) + len(new)), [len(some) for some in (*old, *new)])
+    size = count + len(old) + len(new)
+    links = scipy.sparse.coo_array((np.ones(len(rows)), (rows, count + groups)), shape=(size, size))
+    return np.asarray(scipy.sparse.csgraph.connected_components(links, directed=False)[1][:count])
+
+
+# ---- what is said of them --------------------------------------------------------------------------------------------
+
+
+def summarize(data: Observations, members: Sequence[IntArray], kernel: Kernel, h: Hyperparameters) -> Groups:
+    """The groups of an agent's rows, at theta. members: the rows of each."""
+    noise = kernel.noise(data, h)
+    dimension = data.dimension
+    step = max(1, -(-len(members) // 64))
+    parts = [members[start : start + step] for start in range(0, len(members), step)]
+    rows = side_by_side(lambda part: [_described(data, some, noise[some], kernel, h) for some in part], parts)
+    packed = np.array([row for part in rows for row in part]).reshape(-1, width(dimension))
+    order = order_of(packed, dimension)
+    return replace(Groups.unpacked(packed, dimension), members=tuple(members[i] for i in order))
+
+
+def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel, h: Hyperparameters) -> Array:
+    """One group as it travels."""
+    places, values, dimension = data.inputs[rows], data.values[rows], data.dimension
+    weights = 1.0 / noise
+    own = 1.0 / weights.sum()
+    weights *= own
+    place = weights @ places
+    apart = places - place
+    scatter = (weights[:, None] * apart).T @ apart if dimension <= MOST_SCATTERED else np.zeros((dimension, dimension))
+    points = sigma_points(place[None], scatter[None])[0] if dimension <= MOST_SCATTERED else place[None]
+    if len(rows) > 1:
+        own += _missed(places, weights, points, kernel, h)
+    upper = np.triu_indices(dimension if dimension <= MOST_SCATTERED else 0)
+    return np.concatenate([[len(rows)], place, scatter[upper], [weights @ values, own]])
+
+
+def _missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyperparameters) -> float:
+    """The variance of the difference between the weighted mean of f over the rows and its mean over the points."""
+    some = slice(None, None, -(-len(places) // MOST_ROWS))
+    share = weights[some] / weights[some].sum()
+    both = np.concatenate([places[some], points])
+    signed = np.concatenate([share, np.full(len(points), -1.0 / len(points))])
+    return max(float(signed @ kernel(both, None, h) @ signed), 0.0)
+
+
+# ---- agreement -------------------------------------------------------------------------------------------------------
+
+#: Bytes of a number as it travels.
+NUMBER = 8
+#: Sizes of groups to choose from: up to two million times min_rows.
+LEVELS = 22
+
+
+def agree_on_groups(
+    network: Network,
+    shards: Sequence[Observations],
+    kernel: Kernel,
+    h: Hyperparameters,
+    options: PredictionOptions,
+    before: Sequence[Groups] | None = None,
+) -> tuple[Groups, ...]:
+    """Every agent's groups at every agent, each once over each edge of the tree.
+
+    before: what all agents hold of the first rows; only groups that have changed are sent.
+    """
+    dimension = shards[0].dimension
+    if network.agents == 1:
+        return (Groups.none(dimension),)
+    scales, _ = kernel.scales(h, dimension)
+    with network.phase("groups"):
+        min_rows = _rows_per_group(network, shards, options, width(dimension))
+        own: list[Groups] = []
+        parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
+        for data, agent in zip(shards, network.hosted, strict=True):
+            old = Groups.none(dimension) if before is None else before[agent]
+            members = regrouped(data.inputs / scales, min_rows, options.min_rows, old.members)
+            new = summarize(data, members, kernel, h)
+            gone, more = new.change(old)
+            own.append(new)
+            parts["groups"].append(more)
+            parts["statistics"].append(gone.astype(float))
+        everyone = network.collect(parts if before is not None else {"groups": parts["groups"]})
+    assert everyone is not None, "all agents receive it"
+    return _merged(network, everyone, own, before, dimension, options.min_rows)
+
+
+def _rows_per_group(network: Network, shards: Sequence[Observations], options: PredictionOptions, numbers: int) -> int:
+    """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many."""
+    if np.isinf(options.budget):
+        return options.min_rows
+    sizes = options.min_rows * 2 ** np.arange(LEVELS)
+    counts = np.array([len(own) for own in shards])
+    most = np.where(counts[:, None] >= options.min_rows, np.maximum(counts[:, None] // sizes, 1), 0)
+    fits = NUMBER * numbers * total(network, most.astype(float)) <= options.budget
+    return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
+
+
+def _merged(
+    network: Network,
+    everyone: dict[str, list[Array]],
+    own: Sequence[Groups],
+    before: Sequence[Groups] | None,
+    dimension: int,
+    min_rows: int,
+) -> tuple[Groups, ...]:
+    """All agents' groups, from what was there and what has changed."""
+    old = [Groups.none(dimension)] * network.agents if before is None else list(before)
+    columns, hosted = width(dimension), dict(zip(network.hosted, own, strict=True))
+    check_from_peers(
+        everyone["groups"],
+        lambda _, rows: rows.size == 0 or (rows.ndim == 2 and _sound(rows, columns, min_rows)),
+        f"groups of at least {min_rows} rows, {columns} numbers each",
+    )
+    gone = everyone.get("statistics", [np.zeros(0)] * network.agents)
+    check_from_peers(gone, lambda i, rows: bool(np.isin(rows, np.arange(len(old[i]))).all()), "positions of its groups")
+    return tuple(
+        hosted[agent]
+        if agent in hosted
+        else old[agent].changed(gone[agent].astype(np.int64), everyone["groups"][agent])
+        for agent in range(network.agents)
+    )
+
+
+def _sound(rows: Array, columns: int, min_rows: int) -> bool:
+    """Whether packed groups can be what an agent says of its rows."""
+    if rows.shape[1] != columns or not np.isfinite(rows).all():
+        return False
+    return bool((rows[:, 0] >= min_rows).all() and (rows[:, -1] > 0.0).all())
+
+
+# ---- as data ---------------------------------------------------------------------------------------------------------
+
+
+def all_of(groups: Sequence[Groups], like: Observations) -> Iterator[Observations]:
+    """Groups of several agents as observations, with the columns of an agent's rows."""
+    for own in groups:
+        data = own.observations
+        yield data if like.group is None else replace(data, group=np.zeros(len(data), dtype=np.int64))
+
+
+def as_observed(data: Observations) -> Observations:
+    """An agent's rows, such that they can be joined with groups: with the columns that these have."""
+    count = len(data)
+    known = np.zeros(count) if data.noise_std is None else data.noise_std
+    return replace(data, noise_std=known, weight=np.ones(count) if data.weight is None else data.weight)
+
+
+# ---- who knows most about a query ------------------------------------------------------------------------------------
+
+#: An agent takes part in a query if one of so many nearest groups is its own.
+NEAREST = 12
+
+
+def nearness(groups: Sequence[Groups], queries: Array, kernel: Kernel, h: Hyperparameters) -> tuple[Array, Array]:
+    """(M, T) by how much each agent's knowledge of each query counts, from 0 to 1, and (M, T, D) its derivatives.
+
+    With the distances d_1 <= .. <= d_K+1 of the groups nearest to the query, it is (d_K+1 - d) / (d_K+1 - d_1), d being
+    that of the agent's nearest, but at least 0. Where there are no more than K groups, it is 1 for all who have one.
+    All agents know it of all, and it fades out before an agent takes part no more, so that maps have no seams.
+    """
+    agents, (count, dimension) = len(groups), queries.shape
+    every = np.concatenate([own.places for own in groups])
+    if len(every) <= NEAREST:
+        weight = np.array([len(own) > 0 or not len(every) for own in groups], dtype=float)
+        return np.tile(weight[:, None], (1, count)), np.zeros((agents, count, dimension))
+    scales, _ = kernel.scales(h, dimension)
+    places, asked = every / scales, queries / scales
+    distance, near = nearest(scipy.spatial.cKDTree(places), asked, NEAREST + 1)
+    last, first = distance[:, -1], distance[:, 0]
+    whose = np.repeat(np.arange(agents), [len(own) for own in groups])[near[:, :-1]]
+    positions, here = np.full((agents, count), NEAREST), np.arange(count)
+    for k in reversed(range(NEAREST)):
+        positions[whose[:, k], here] = k
+    own = np.take_along_axis(distance.T, positions, axis=0)
+    width = np.where(last > first, last - first, 1.0)
+    weight = np.where(last > first, (last - own) / width, np.where(positions < NEAREST, 1.0, 0.0))
+    # The derivative of a distance |x - c| is the unit vector from c to x.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        units = (asked[:, None] - places[near]) / distance[:, :, None] / scales
+    units = np.where(np.isfinite(units), units, 0.0)  # (T, K + 1, D)
+    of_own = units[here, positions]  # (M, T, D)
+    slope = (units[:, -1] - of_own - weight[..., None] * (units[:, -1] - units[:, 0])) / width[:, None]
+    return weight, np.where((positions < NEAREST)[..., None], slope, 0.0)
