@@ -45,6 +45,7 @@ from fleetgp.prediction.methods import (
 from fleetgp.prediction.posteriors import SMALLEST, UNUSED, Marginals, Posteriors, first_used
 from fleetgp.prediction.rules import (
     POE,
+    RBCM,
     AggregationRule,
     Beliefs,
     Frame,
@@ -143,8 +144,16 @@ class Committee(PredictionMethod):
         return SharedState(samples=tuple(samples))
 
     def rule_for(self, query: PreparedQuery) -> AggregationRule:
-        """With the options. A fleet of one agent answers with its posterior, whatever the method."""
-        return POE if query.network.agents == 1 else self.aggregation.configured(query.options)
+        """With the options.
+
+        A fleet of one agent answers with its posterior, whatever the method; and where no agent has enough rows for a
+        group, each has its own rows alone.
+        """
+        if query.network.agents == 1:
+            return POE
+        if self.aggregation.grouped and not any(map(len, query.shared.groups)):
+            return RBCM
+        return self.aggregation.configured(query.options)
 
     # ---- mean and variance -----------------------------------------------------------------------------------
 
@@ -212,7 +221,7 @@ class Committee(PredictionMethod):
 
     def _participants(self, query: PreparedQuery) -> BoolArray:
         """Who takes part in which query, (M, T), known to every agent before anything is added up."""
-        if self.aggregation.grouped:
+        if self.rule_for(query).grouped:
             return np.asarray(nearness_of(query)[0] > 0.0)
         if not self.nearest:
             return query.everyone
@@ -223,12 +232,12 @@ class Committee(PredictionMethod):
 
     def joint(self, query: PreparedQuery) -> JointAnswer:
         """Every agent's evidence, added up along the tree, or at a central node; what the root makes of it."""
-        network, rule, size = query.network, self.aggregation, len(query.queries)
+        network, rule, size = query.network, self.rule_for(query), len(query.queries)
         if network.agents == 1:
             return joint_of_one(self, query, query.conditioned.own(network.hosted).items([0])[0])
         assert isinstance(rule, JointRule), "refused before"
         participants = self._participants(query)
-        frames, own = self._frames(query), _knowledge(query, rule)
+        frames, own = _frames(query, rule), _knowledge(query, rule)
         weights = nearness_of(query)[0] if rule.grouped else np.ones(participants.shape)
         count, engine, jitter = participants.sum(axis=0).astype(float), [], 0.0
         known: list[Pieces | None] = []
@@ -256,21 +265,6 @@ class Committee(PredictionMethod):
             return JointAnswer(None, query.nobody, tuple(engine), jitter)
         vector, needed = Vector.unpacked(result[:-1], size), float(result[-1])
         return JointAnswer(vector, participants, tuple(engine), max(jitter, needed))
-
-    def _frames(self, query: PreparedQuery) -> list[Frame]:
-        """What the rule starts from, at each hosted agent: the prior, or what the samples say. One for each theta."""
-        conditioned, queries = query.conditioned, query.queries
-        if self.aggregation.augmented or self.aggregation.grouped:
-            posteriors, which = _common(query, self.aggregation)
-            bases = [Vector(*one.mean_and_covariance(queries)) for one in posteriors.items(range(max(which) + 1))]
-        else:
-            thetas, rows = np.unique(query.thetas, axis=0, return_inverse=True)
-            which, nothing = rows.ravel(), np.zeros(len(queries))
-            models = [Hyperparameters.from_theta(theta) for theta in thetas]
-            bases = [Vector(nothing, conditioned.kernel(queries, None, h)) for h in models]
-        scales = query.prior.mean(axis=1)
-        frames = [Frame(base, float(scales[np.argmax(which == k)])) for k, base in enumerate(bases)]
-        return [frames[k] for k in which]
 
     def _norm(self, query: PreparedQuery, known: Sequence[Pieces | None]) -> Array:
         """What the weights of grBCM are divided by: a reduction of the agents' squared information."""
@@ -375,6 +369,22 @@ def _common(query: PreparedQuery, rule: AggregationRule) -> tuple[Posteriors, In
     if rule.grouped:
         return query.conditioned.of_groups(query.shared.groups)
     return query.conditioned.of_samples(query.shared.samples)
+
+
+def _frames(query: PreparedQuery, rule: AggregationRule) -> list[Frame]:
+    """What the rule starts from, at each hosted agent: the prior, or what is shared says. One for each theta."""
+    conditioned, queries = query.conditioned, query.queries
+    if rule.augmented or rule.grouped:
+        posteriors, which = _common(query, rule)
+        bases = [Vector(*one.mean_and_covariance(queries)) for one in posteriors.items(range(max(which) + 1))]
+    else:
+        thetas, rows = np.unique(query.thetas, axis=0, return_inverse=True)
+        which, nothing = rows.ravel(), np.zeros(len(queries))
+        models = [Hyperparameters.from_theta(theta) for theta in thetas]
+        bases = [Vector(nothing, conditioned.kernel(queries, None, h)) for h in models]
+    scales = query.prior.mean(axis=1)
+    frames = [Frame(base, float(scales[np.argmax(which == k)])) for k, base in enumerate(bases)]
+    return [frames[k] for k in which]
 
 
 def nearness_of(query: PreparedQuery) -> tuple[Array, Array]:

@@ -105,8 +105,9 @@ class Groups:
         count, dimension = self.places.shape
         points = None
         if dimension <= MOST_SCATTERED:
-            sigma = sigma_points(self.places, self.scatters)
-            points = Points(sigma.reshape(-1, dimension), np.arange(count + 1) * 2 * dimension)
+            single = self.counts == 1.0
+            every = zip(single, self.places, sigma_points(self.places, self.scatters), strict=True)
+            points = Points.of([place[None] if one else sigma for one, place, sigma in every]) if count else None
         return Observations(
             self.places, self.values, noise_std=np.sqrt(self.variances), weight=np.zeros(count), points=points
         )

@@ -313,12 +313,13 @@ class GroupedCommittee(GeneralizedRobustCommittee):
 PAPER_GRBCM = PaperRobustCommittee()
 #: The answer of a fleet of one agent is its posterior, whatever the method.
 POE = ProductOfExperts()
+RBCM = RobustBayesianCommittee()
 #: Those of the paper.
 RULES: tuple[AggregationRule, ...] = (
     POE,
     GeneralizedProductOfExperts(),
     BayesianCommittee(),
-    RobustBayesianCommittee(),
+    RBCM,
     GeneralizedRobustCommittee(),
 )
 #: Of our own.
