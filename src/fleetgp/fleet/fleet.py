@@ -18,10 +18,9 @@ from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
-from fleetgp.engines.base import translate_theta_errors
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened, warn
+from fleetgp.errors import FleetGPWarning, InputError, shortened, warn
 from fleetgp.files import ResumableCache
 from fleetgp.fleet.backends import Backend, BackendName, chosen_backend
 from fleetgp.fleet.conditioned import ConditionedFleet
@@ -61,11 +60,10 @@ from fleetgp.fleet.shards import (
     warn_of_shards,
 )
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import of_sample, training_options
+from fleetgp.fleet.training import of_sample, reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
 from fleetgp.io.formats import Reading
-from fleetgp.io.survey import passes_told_to
 from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
@@ -89,10 +87,10 @@ from fleetgp.options import (
 from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
-from fleetgp.progress import Listener, Progress, listening
+from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
 from fleetgp.training.problem import prepare
-from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.training.reporting import warn_of_end
 from fleetgp.validation import as_flag, as_names, check_whole
 
 
@@ -653,15 +651,8 @@ class Fleet:
             self.names,
             preset,
         )
-        with listening(progress) as listener, passes_told_to(listener):
-            reporter = TrainingProgress(method, chosen, listener)
-            try:
-                reporter.begun()
-                with translate_theta_errors(names=self.names):
-                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, reporter)
-            except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self.keep_unfinished(reporter.furthest))
-                raise
+        with reported(progress, method, chosen, self.names, self.keep_unfinished) as reporter:
+            (fit,) = self._backend.train(row, [self.data], self.graph, self.kernels, chosen, reporter)
             fit = self.adopt(of_sample(fit, self.data, self.last_fit))
             reporter.ended(fit)
         warn_of_end(fit, chosen, self.names)
