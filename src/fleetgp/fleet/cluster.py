@@ -166,7 +166,7 @@ class MergedPasses:
         if task != self._task:
             self._task, self._pace = task, Pace(rows)
         if self._listener is not None:
-            detail = self._pace.told(rows, None if rows == total else total)
+            detail = self._pace.describe(rows, None if rows == total else total)
             self._listener(Progress(task, rows, total, detail, unit="row"))
 
 

@@ -96,14 +96,14 @@ def ask(
     with listening(not quiet) as listener:
         heard, total = listener or _nobody, len(queries)
         pace = Pace(already := min(len(pieces) * size, total))
-        heard(Progress(method, already, total, pace.told(already, total), unit="point"))
+        heard(Progress(method, already, total, pace.describe(already, total), unit="point"))
         for number, result in blocks if len(pieces) < len(numbers) else ():
             before, sent = sent, {kind: vars(traffic) for kind, traffic in result.ledger.by_kind().items()}
             pieces[number] = _piece(result, _added([(sent, 1), (before, -1)]))
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
             done = min(len(pieces) * size, total)
-            heard(Progress(method, done, total, pace.told(done, total if done < total else None), unit="point"))
+            heard(Progress(method, done, total, pace.describe(done, total if done < total else None), unit="point"))
     return _joined(method, asked, [pieces[number] for number in numbers], len(model.agents), kept)
 
 
