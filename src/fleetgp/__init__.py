@@ -44,9 +44,8 @@ if TYPE_CHECKING:
         Suggestion,
         register_rule,
     )
-    from fleetgp.storage.loading import load_model
+    from fleetgp.storage.folder import load_model, save_model
     from fleetgp.storage.model import Model
-    from fleetgp.storage.saving import save_model
     from fleetgp.training import (
         TRAINING_METHODS,
         Fit,
@@ -124,9 +123,8 @@ _HOMES = {
     "model.hyperparameters": "Hyperparameters",
     "network": "InProcess Ledger Loopback Network",
     "prediction": "PREDICTION_METHODS Calibration Gradient Joint Prediction Suggestion register_rule",
-    "storage.loading": "load_model",
+    "storage.folder": "load_model save_model",
     "storage.model": "Model",
-    "storage.saving": "save_model",
     "training": "TRAINING_METHODS Fit Trainer TrainingInfo TrainingOptions TrainingState register_trainer",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
