@@ -329,5 +329,5 @@ def map_dataset(
         else:
             coordinates[key] = (), shown_axis(points, np.array([grid.fixed[name]]), name)[0], facts_of_name
     agents = "1 agent" if len(snapshot.shards) == 1 else f"{len(snapshot.shards)} agents"
-    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "snapshot": "FleetGP"}
+    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "source": "FleetGP"}
     return xarray().Dataset(variables, coords=coordinates, attrs={**title, **facts})
