@@ -93,7 +93,7 @@ class Reading:
     )
     time_unit: TimeUnit = declared(
         "days",
-        one_of(*get_args(TimeUnit)),
+        one_of(get_args(TimeUnit)),
         "What inputs that are times are counted in, since 1970: days, hours or seconds.",
         toml=False,
     )

@@ -374,7 +374,7 @@ class Pass:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None and self._listener is not None:
-            self._listener(Progress(self._task, self._read, self._read, self._pace.told(self._read), unit="row"))
+            self._listener(Progress(self._task, self._read, self._read, self._pace.describe(self._read), unit="row"))
 
     def read(self, rows: int) -> None:
         """Count more rows."""
@@ -384,7 +384,7 @@ class Pass:
                 return
             self._reported = time.monotonic()
             expected = None if self._expected is None else max(round(self._expected), self._read + 1)
-            detail = self._pace.told(self._read, expected, about=self._about)
+            detail = self._pace.describe(self._read, expected, about=self._about)
             self._listener(Progress(self._task, self._read, expected, detail, unit="row"))
 
     def expect(self, rows: float | None) -> None:
