@@ -13,7 +13,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import emit, sent_facts, sent_line, warn
+from fleetgp.cli.output import Report, sent_facts, sent_line, warn
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError, unknown_name
 from fleetgp.files import check_writable
@@ -32,6 +32,8 @@ from fleetgp.units import counted
 ADDED = ("mean", "std", "std_observed", "n_agents", "prior_only")
 #: And the ends of intervals.
 ENDS = ("low", "high")
+#: What a report has of the answers as it is.
+ANSWER_FACTS = ("method", "status", "rounds", "iterations", "agent", "jitter", "bytes", "sent", "drawn", "held")
 
 
 def known_model(folder: Path, where: Cluster) -> Model:
@@ -79,8 +81,8 @@ def traffic_lines(model: Model, facts: Mapping[str, Any]) -> list[str]:
     return [sent_line(facts["sent"], facts["bytes"])] if len(model.agents) > 1 else []
 
 
-def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: str, as_json: bool) -> None:
-    """Print the report of a prediction. facts: to begin with.  last: the last line."""
+def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: str) -> Report:
+    """Return the report of a prediction. facts: to begin with.  last: the last line."""
     if answers.status != "converged":
         advice = "--consensus tree is exact, or try more --rounds"
         warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
@@ -95,22 +97,12 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
         + (f"; {part:.1f} of {counted(len(model.agents), 'agent')} took part in a point, on average" * several)
         + "."
     )
-    facts |= {
+    facts |= {name: getattr(answers, name) for name in ANSWER_FACTS} | {
         "factors": list(answers.factors),
-        "method": answers.method,
         "points": points,
-        "status": answers.status,
-        "rounds": answers.rounds,
-        "iterations": answers.iterations,
-        "agent": answers.agent,
         "agents": list(model.agents),
         "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
-        "jitter": answers.jitter,
-        "bytes": answers.bytes,
-        "sent": answers.sent,
         "prior_only": int(answers.prior_only.sum()),
-        "drawn": answers.drawn,
-        "held": answers.held,
     }
     label = noise_of(model, answers.agent)
     about_std = (
@@ -121,7 +113,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
     if model.fleet.noise_model.known:
         about_std += " The known standard deviations of rows are not included."
     drawn, factors = [sample] if answers.held else [], factor_lines(*answers.factors)
-    emit(facts, said, *drawn, *traffic_lines(model, facts), about_std, *factors, last, as_json=as_json)
+    return Report(facts, [said, *drawn, *traffic_lines(model, facts), about_std, *factors, last])
 
 
 def factor_lines(low: float, high: float) -> list[str]:

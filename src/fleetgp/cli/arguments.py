@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from fleetgp.cli.output import Report, print_report
 from fleetgp.declarations import Option, options_in
 
 #: What begins with a minus and is no option.
@@ -103,8 +104,12 @@ def option(text: str, *flags: str, **settings: Any) -> Any:
 Build = Callable[[dict[str, Any]], Any]
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with a flat signature for Typer: one parameter for each option.
+#: An option of each command that returns a `Report`.
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+
+
+def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
+    """The command with a flat signature for Typer: one parameter for each option. Its report is printed.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -124,10 +129,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     builds: dict[str, Build] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         builds[name] = _expand(name, hints[name], parameter.default, parameters)
+    if hints["return"] is Report:
+        parameters.append(_parameter("as_json", False, Json))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(**{name: build(given) for name, build in builds.items()})
+        report = command(**{name: build(given) for name, build in builds.items()})
+        if report is not None:
+            print_report(report, as_json=given["as_json"])
 
     run.__dict__["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -21,7 +21,7 @@ from fleetgp.cli.answers import agent_number, known_model
 from fleetgp.cli.arguments import Default, Family, option
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
@@ -109,8 +109,8 @@ def score(
     each_agent: Annotated[bool, option("Also the scores of each agent.", "--each-agent")] = False,
     reading: TruthReading,
     asking: options.Asking,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Score a model: with a table of observations that it has not seen, or by cross-validation of its own rows.
 
     RMSE, MAE, CRPS and the interval score are in the target's units, NLPD and MSLL in nats per row; smaller is better.
@@ -135,14 +135,14 @@ def score(
     else:
         if reading != TruthReading() or asking.agent is not None:
             raise InputError("--agent, --agent-column and how to read are for a table of observations: leave them out")
-        facts, title, validated = _cross_validate(known, model, hiding, how, output.quiet)
+        facts, title, validated = _cross_validate(known, model, hiding, how, quiet)
         parts, whole = dict(validated.parts(known.agents)), validated.scores
     facts = {"model": str(model), **facts, "scores": {label: one.numbers for label, one in parts.items()}}
     alike = all(one.numbers == whole.numbers for one in whole.answers)
     hidden = ("answer of", *([] if each_agent else ["rows of"])) if alike or not each_agent else ()
     table = _score_table({label: one for label, one in parts.items() if not label.startswith(hidden or " ")})
     same = ["Every agent gives the same answer."] if alike and len(whole.answers) > 1 else []
-    emit(facts, title, table, _coverage_line(whole), *same, as_json=output.as_json)
+    return Report(facts, [title, table, _coverage_line(whole), *same])
 
 
 def _score_against_table(
@@ -251,8 +251,7 @@ def calibrate(
         int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
     ],
     given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
-    as_json: options.Json = False,
-) -> None:
+) -> Report:
     """Find the factor on the standard deviations with which intervals have the coverage that they promise.
 
     Agents hide some of their rows, which the fleet predicts from the rest by the method that will be used. The model
@@ -267,7 +266,7 @@ def calibrate(
     calibration = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
     facts, lines = {"model": str(model), **calibration_facts(calibration)}, calibration_lines(calibration)
-    emit(facts, *lines, f"The factors are in {bold(model)}.", as_json=as_json)
+    return Report(facts, [*lines, f"The factors are in {bold(model)}."])
 
 
 def verify(
@@ -279,8 +278,7 @@ def verify(
     ] = None,
     hold: Annotated[float, Default(verify_fleet), option("The share of rows to hide, for the coverage of intervals.")],
     seed: Annotated[int, Default(verify_fleet), option(options.SEED)],
-    as_json: options.Json = False,
-) -> None:
+) -> Report:
     """Check a model on its own data: agents agree, methods equal their central twins, intervals cover enough.
 
     Ends with exit code 1 if a check has failed. Nothing is changed, and nothing is sent anywhere.
@@ -297,6 +295,5 @@ def verify(
         table.add_row(
             check.name, f"[{colour}]{check.verdict}[/{colour}]", two_digits(check.measured), two_digits(check.limit)
         )
-    emit({"model": str(model), **result.facts}, table, *map(escape, result.sentences), as_json=as_json)
-    if not result.passed:
-        raise typer.Exit(1)
+    failed = None if result.passed else typer.Exit(1)
+    return Report({"model": str(model), **result.facts}, [table, *map(escape, result.sentences)], error=failed)

@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
 from fleetgp.cli.arguments import Default, Family, option
-from fleetgp.cli.info import Report, fit_report
+from fleetgp.cli.info import fit_report
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import emit
+from fleetgp.cli.output import Report
 from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
 from fleetgp.data.transforms import coordinate_rule, seen_by
@@ -194,8 +195,8 @@ def fit(
     where: Cluster,
     seed: Annotated[int, Default(fg.Fleet), option(options.SEED)],
     overwrite: Annotated[bool, option("Replace a model of that name.", "--overwrite")] = False,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Train a fleet on a file and write the model to a folder.
 
     Each agent uses its own rows only; what it sends to its neighbours is in the result. Without --agent-column and
@@ -236,14 +237,14 @@ def fit(
     columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column, "deviation": deviation}
     reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
     if streaming.chunked(files, split.n_agents, target):
-        data = streaming.read(files, reader | where.backend | {"progress": not output.quiet}, seed, training, out)
+        data = streaming.read(files, reader | where.backend | {"progress": not quiet}, seed, training, out)
     else:
         data = split.read(files[0], reader, seed)
     groups = None if model.get("noise") is None else list(data.names)
     fleet, models = targets.fleet(data, _graph(graph, data), **about_model, noise=groups)
     if groups is not None:
         how = how | hyperparameters(fleet.names)
-    _train(fleet, models, training, how, out, output.quiet)
+    _train(fleet, models, training, how, out, quiet)
     save_models(models, out, overwrite=overwrite)
     shutil.rmtree(reading_beside(out), ignore_errors=True)
     if calibrate is not None:  # after the training is saved
@@ -253,7 +254,7 @@ def fit(
         save_models(models, out, overwrite=True)
     places = [out] if targets.single else [out / name for name in target]
     reports = [fit_report(one, data.dropped, data.notes, place) for one, place in zip(models, places, strict=True)]
-    _print_reports(target, reports, output.as_json)
+    return _joined(target, reports)
 
 
 def _check_columns(inputs: list[str], targets: list[str], agent: str | None, deviation: str | None) -> None:
@@ -371,16 +372,14 @@ class Targets:
         return np.array([theta[name] for name in names])
 
 
-def _print_reports(targets: Sequence[str], reports: Sequence[Report], as_json: bool) -> None:
-    """Print the report of one target as it is, of several by their names."""
+def _joined(targets: Sequence[str], reports: Sequence[Report]) -> Report:
+    """The report of one target as it is, of several by their names."""
     if len(reports) == 1:
-        facts, lines = reports[0]
-    else:
-        facts = {"targets": {target: facts for target, (facts, _) in zip(targets, reports, strict=True)}}
-        lines = []
-        for target, (_, own) in zip(targets, reports, strict=True):
-            lines += [f"[bold]{target}[/bold]", *own, ""]
-    emit(facts, *lines, as_json=as_json)
+        return reports[0]
+    lines: list[str | Table] = []
+    for target, one in zip(targets, reports, strict=True):
+        lines += [f"[bold]{target}[/bold]", *one.lines, ""]
+    return Report({"targets": {target: one.facts for target, one in zip(targets, reports, strict=True)}}, lines)
 
 
 def _coordinates_and_mean(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:

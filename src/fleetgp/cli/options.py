@@ -22,7 +22,6 @@ Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
 JOINT = ("eta", "engine", "n_neighbours", "n_nearest")
 
-Json = Annotated[bool, option("Print the result as one JSON document.", "--json")]
 Quiet = Annotated[bool, option("No progress bars.", "--quiet")]
 
 #: How a CSV file is read, and any file of points; a command makes a `Reading` of it.
@@ -189,14 +188,6 @@ class JointAsking:
     def chosen(self) -> dict[str, Any]:
         """The options as `Fleet.joint` takes them."""
         return {"method": self.method, **for_predictor(self.method, self.given)}
-
-
-@dataclass(frozen=True)
-class Output:
-    """What is printed."""
-
-    as_json: Json = False
-    quiet: Quiet = False
 
 
 def one_of(option: str, given: str, choices: Sequence[Choice]) -> Choice:

@@ -27,7 +27,7 @@ from fleetgp.cli.answers import (
 )
 from fleetgp.cli.arguments import Default, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
@@ -48,12 +48,12 @@ def predict(
     reading: FILE_READING,
     asking: options.Asking,
     where: Cluster,
-    output: options.Output,
     level: options.LEVEL = None,
     gradient: Annotated[
         bool, option("Also the gradient of the mean with respect to the inputs.", "--gradient")
     ] = False,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Predict at the points of a file, by any of the methods.
 
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
@@ -75,12 +75,12 @@ def predict(
     check_level(level, points, others)
     gradients = _gradients(known, queries, asking) if gradient else {}
     refuse_clash(points, others, gradients)
-    answers = predictions(known, queries, asking, out, output.quiet)
+    answers = predictions(known, queries, asking, out, quiet)
     columns = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.prior_only)
     write_answer(out, others, *columns, level, gradients)
     answers.kept.clear()
     warn_of_outside(known, queries, answers.prior_only)
-    report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", output.as_json)
+    return report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.")
 
 
 def _gradients(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
@@ -118,8 +118,8 @@ def map_(
     units: Annotated[str, option("Of the target, for the labels: for example degC.")] = "",
     asking: options.Asking,
     where: Cluster,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; --out map.png and map.pdf: a picture alone.
 
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
@@ -158,7 +158,7 @@ def map_(
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
     chosen, status = chosen_cells(source, cells, within, kept.reshape(cells.shape).T)
-    answers = predictions(known, cells.cells[chosen], asking, out, output.quiet)
+    answers = predictions(known, cells.cells[chosen], asking, out, quiet)
     picture = save_map(out, known, cells, answers, chosen, status, units)
     answers.kept.clear()
     far = np.asarray(kept & ~chosen)
@@ -170,7 +170,7 @@ def map_(
     facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
     beside = "" if out == picture else f", its picture in {bold(picture)}"
     hidden = f" The mask leaves out {masked:,} of {len(status):,} cells." if masked else ""
-    report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}", output.as_json)
+    return report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}")
 
 
 def _grid_counts(grid: str) -> tuple[int, int]:
@@ -207,8 +207,7 @@ def sample(
     n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
     seed: Annotated[int, Default(fg.Fleet.sample), option("Of the draws: the same for the same.", min=0)],
     observed: Annotated[bool, option("Draws of observations, with noise, not of the field.", "--observed")] = False,
-    as_json: options.Json = False,
-) -> None:
+) -> Report:
     """Draw whole fields from the joint posterior, at the points of a file.
 
     Each draw is a field that the data allow. A quantity that depends on several places together, such as a mean over an
@@ -254,7 +253,7 @@ def sample(
         **traffic_facts(posterior.ledger),
     }
     said = f"{posterior.method}: {n:,} draws at {len(queries):,} points."
-    emit(facts, said, *traffic_lines(known, facts), f"The draws are in {bold(out)}.", as_json=as_json)
+    return Report(facts, [said, *traffic_lines(known, facts), f"The draws are in {bold(out)}."])
 
 
 def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
@@ -281,8 +280,7 @@ def suggest(
     ],
     agent: Annotated[str | None, option("The agent that should go there, by name. (default: the first)")] = None,
     everyone: Annotated[bool, option("Places for all agents, no place twice.", "--all")] = False,
-    as_json: options.Json = False,
-) -> None:
+) -> Report:
     """Suggest where to measure next, among the candidates in a file.
 
     Each place is chosen as if those before it were measured, so that places spread. The result has the rows of the
@@ -321,4 +319,4 @@ def suggest(
         "gains": result.gains.tolist(),
         **traffic_facts(result.ledger),
     }
-    emit(facts, table, *traffic_lines(known, facts), f"The places are in {bold(out)}.", as_json=as_json)
+    return Report(facts, [table, *traffic_lines(known, facts), f"The places are in {bold(out)}."])
