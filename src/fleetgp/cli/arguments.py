@@ -32,7 +32,7 @@ class VariadicCommand(TyperCommand):
 
 
 def spread_out(arguments: list[str], many: set[str]) -> list[str]:
-    """--inputs a b -> --inputs a --inputs b.
+    """Repeat an option for each of its values.
 
     >>> spread_out(["t.csv", "--inputs", "lon", "lat", "--target", "sst"], {"--inputs"})
     ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
@@ -59,7 +59,7 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
 
 
 def completed(arguments: list[str], may: set[str]) -> list[str]:
-    """Options without a value with an empty one.
+    """Give options that may have no value an empty one.
 
     >>> completed(["--cluster", "t.csv"], {"--cluster"}), completed(["--cluster", "10.0.0.1:6379"], {"--cluster"})
     (['--cluster=', 't.csv'], ['--cluster=10.0.0.1:6379'])
@@ -109,7 +109,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 
 
 def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
-    """The command with a flat signature for Typer: one parameter for each option. Its report is printed.
+    """Give a command a flat signature for Typer, with one parameter for each option, and print its report.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -162,13 +162,13 @@ def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Paramet
 
 
 def _typed_values(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were typed, as methods take them, or one clear error."""
+    """Return the options that were typed, checked, as methods take them."""
     typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
     return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
 
 
 def _annotation(option: Option) -> Any:
-    """An option for Typer. The value is None if it was not typed: a method knows its defaults itself."""
+    """An option for Typer. Its value is None unless it was typed: methods have the defaults."""
     switch = [option.flag] if option.kind.type is bool and not option.default else []
     default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
     return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]

@@ -144,7 +144,7 @@ def reproduce(
 
 
 def _experiments() -> tuple[tuple[str, ...], Callable[..., Page]]:
-    """Their names and how to run one: from the package beside src/ in a clone of the repository, and in no wheel."""
+    """Return the experiments' names and the function that runs one: they are in the repository, not in the wheel."""
     root = Path(__file__).resolve().parents[3]
     if (root / "reproduction" / "__init__.py").exists() and str(root) not in sys.path:
         sys.path.append(str(root))

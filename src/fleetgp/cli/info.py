@@ -208,10 +208,10 @@ def calibration_facts(calibration: Calibration) -> dict[str, Any]:
 
 def calibration_lines(calibration: Calibration) -> list[str | Table]:
     """For people."""
-    title = f"[bold]Calibrated for {calibration.told}, intervals of {100 * calibration.level:g} %[/bold]"
+    title = f"[bold]Calibrated for {calibration.told}, intervals of {100 * calibration.level:g}%[/bold]"
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in calibration.knots:
-        cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
+        cover = [f"{share:.1%}" for share in (knot.before, knot.after)]
         table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = calibration.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]

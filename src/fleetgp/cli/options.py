@@ -38,7 +38,8 @@ MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
 ANSWER_OUT = Annotated[Path, option("The answer: .csv, .parquet or .npz.")]
 LEVEL = Annotated[
-    float | None, option("Also the ends low and high of the intervals that hold so much, 0.95 say, of observations.")
+    float | None,
+    option("Add low and high, the ends of intervals that contain this share of observations."),
 ]
 METHOD = Annotated[
     str | None,
@@ -51,7 +52,7 @@ METHOD = Annotated[
 # ---- a running fleet -----------------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
-AGENT = Annotated[str, option("The agent to ask, by name.", "--agent")]
+AGENT = Annotated[str, option("The agent that gets the request, by name.", "--agent")]
 PORT = Annotated[int | None, option("The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
 NO_OPEN = Annotated[bool, option("Do not open a browser.", "--no-open")]
 #: The longest that a command waits: a day.
@@ -168,7 +169,7 @@ class Asking:
     """How a model is asked."""
 
     method: METHOD = None
-    agent: Annotated[str | None, option("Whose answer to write: an agent's name. (default: the first)")] = None
+    agent: Annotated[str | None, option("The agent whose answer is written, by name. (default: the first)")] = None
     given: Annotated[dict[str, Any], Family(PredictionOptions)] = field(default_factory=dict)
 
     @property

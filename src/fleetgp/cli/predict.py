@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 import fleetgp as fg
 from fleetgp.arrays import Array
@@ -49,17 +50,15 @@ def predict(
     asking: options.Asking,
     where: Cluster,
     level: options.LEVEL = None,
-    gradient: Annotated[
-        bool, option("Also the gradient of the mean with respect to the inputs.", "--gradient")
-    ] = False,
+    gradient: Annotated[bool, option("Add the gradient of the mean with respect to the inputs.", "--gradient")] = False,
     quiet: options.Quiet = False,
 ) -> Report:
     """Predict at the points of a file, by any of the methods.
 
-    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation, the one to compare measurements with), n_agents (how many took part), and prior_only (True where the
-    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
-    should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (the
+    standard deviation of an observation, to compare measurements with), n_agents (how many took part), and prior_only
+    (True where the answer is no better than the prior). With --level 0.95 it also has low and high, between which 95%
+    of observations should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
 
     [bold]Examples[/bold]
 
@@ -115,7 +114,7 @@ def map_(
         Path | None,
         option("Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False),
     ] = None,
-    units: Annotated[str, option("Of the target, for the labels: for example degC.")] = "",
+    units: Annotated[str, option("The units of the target, for the labels: for example degC.")] = "",
     asking: options.Asking,
     where: Cluster,
     quiet: options.Quiet = False,
@@ -124,7 +123,7 @@ def map_(
 
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
     inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
-    too; the file's variable cell_status tells all of them apart. A model of more than two inputs needs a value for each
+    too; the variable cell_status in the file distinguishes them. A model of more than two inputs needs a value for each
     other one.
 
     [bold]Examples[/bold]
@@ -189,7 +188,7 @@ def _grid_counts(grid: str) -> tuple[int, int]:
 
 
 def _check_map_file(out: Path) -> None:
-    """One clear error for a map that cannot be written."""
+    """Refuse a map that cannot be written."""
     if out.suffix.lower() not in (".nc", ".png", ".pdf"):
         raise InputError(f"{out}: expected a name that ends in .nc (or .png or .pdf, for the picture alone)")
     check_writable(out)
@@ -205,8 +204,8 @@ def sample(
     reading: FILE_READING,
     joint: JointAsking,
     n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
-    seed: Annotated[int, Default(fg.Fleet.sample), option("Of the draws: the same for the same.", min=0)],
-    observed: Annotated[bool, option("Draws of observations, with noise, not of the field.", "--observed")] = False,
+    seed: Annotated[int, Default(fg.Fleet.sample), option("The seed of the draws.", min=0)],
+    observed: Annotated[bool, option("Draw observations, with noise, instead of the field.", "--observed")] = False,
 ) -> Report:
     """Draw whole fields from the joint posterior, at the points of a file.
 
@@ -268,7 +267,9 @@ def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
 def suggest(
     *,
     model: options.MODEL,
-    candidates: options.POINTS,
+    candidates: Annotated[
+        Path, typer.Argument(help="Candidate places: a table with the model's inputs.", readable=False)
+    ],
     out: options.ANSWER_OUT,
     reading: FILE_READING,
     joint: JointAsking,

@@ -61,10 +61,10 @@ def ask(
 ) -> Report:
     """Ask one agent: the fleet computes the answer together.
 
-    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), n_agents (how many took part), and prior_only (True where the answer is no better
-    than the prior); with --level 0.95 also low and high, between which 95% of observations should lie. If agents of the
-    fleet were absent, a column "missing_agents" names them.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (the
+    standard deviation of an observation of this agent), n_agents (how many took part), and prior_only (True where the
+    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
+    should lie. If agents of the fleet were absent, a column "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -186,7 +186,8 @@ def observe(
     agent: AGENT,
     missing: Annotated[dict[str, Any], Family(RowOptions, ("missing",))],
     name: Annotated[
-        str | None, option("Of an observe that failed: what the agent has already is not added again.", "--request")
+        str | None,
+        option("The name of a request that failed: no row is added twice.", "--request"),
     ] = None,
     seconds: Annotated[float, option("Try again for this long if no answer comes.")] = 30.0,
     table: TABLE_READING,

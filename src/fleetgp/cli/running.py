@@ -154,7 +154,7 @@ def up(
 
 
 def _check_startable(file: Path, description: Description) -> None:
-    """One clear error where the agents cannot be started."""
+    """Refuse to start agents that run already, or whose files are missing."""
     from fleetgp.operator.client import split_by, split_warning
 
     cuts = split_by(description)
@@ -171,7 +171,7 @@ def _check_startable(file: Path, description: Description) -> None:
 
 
 def report_started(file: Path, pids: Mapping[str, int], state: Path) -> None:
-    """What runs, and what to do next. pids: of the agents, by name.  state: where they log to."""
+    """Print what runs, and what to do next. pids: of the agents, by name.  state: where they log to."""
     agent, beside = shlex.quote(next(iter(pids))), file.parent / "points.csv"
     points = shlex.quote(str(beside)) if beside.exists() else "points.csv"
     print_lines(
@@ -306,7 +306,7 @@ def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> l
 
 
 def _agent_notes(name: str, state: dict[str, Any], description: Description) -> list[str]:
-    """What a table has no room for."""
+    """What does not fit into the table."""
     notes = []
     if state["digest"] != description.digest:
         why = description.differences(state["digest"], "in this file")
@@ -349,7 +349,7 @@ def watch(
 
 
 def check_page() -> None:
-    """One clear error where the extra is missing."""
+    """Refuse to show a page without the extra."""
     try:
         import starlette
         import uvicorn
