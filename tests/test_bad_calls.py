@@ -135,7 +135,7 @@ DATA: list[Bad] = [
         gp.InputError,
         "axis must name one of the 2 input dimensions, got 2",
     ),
-    (lambda: gp.partition(X, Y, agents=2, by="grid", axis=1), INPUT, "axis is for stripes, but by='grid' was"),
+    (lambda: gp.partition(X, Y, agents=2, by="grid", axis=1), INPUT, "axis is for stripes, got by='grid': leave"),
     (lambda: gp.data.partition_by_label(X, Y, ["a"]), INPUT, "expected one label per row (30), got 1"),
     (lambda: gp.data.partition_by_label(X, Y, 7), INPUT, "expected one label per row (30), got 7"),
     (lambda: gp.synthetic_field(0), INPUT, "n must be a whole number of at least 1"),
@@ -166,7 +166,7 @@ MODEL: list[Bad] = [
     (lambda: fleet(noise="boats"), INPUT, 'noise: expected None (one for all), "agents" (one per agent), or a'),
     (lambda: fleet(seed=-1), INPUT, "seed must be a whole number of at least 0, got -1"),
     (lambda: fleet(backend="spark"), INPUT, "unknown backend 'spark': choose one of in-process, ray"),
-    (lambda: fleet(workers=2), INPUT, 'workers and address are of backend="ray": give that as well, or leave'),
+    (lambda: fleet(workers=2), INPUT, 'workers and address belong to backend="ray": give it as well, or leave'),
     (
         lambda: gp.Outputs(SHARDS, targets=["a", "b"], kernel="se", normalize=False),
         gp.InputError,

@@ -248,7 +248,7 @@ class Committee(PredictionMethod):
             jitter = max(jitter, 0.0 if posterior is None else posterior.jitter)
             vector = None if posterior is None else Vector(*posterior.mean_and_covariance(query.queries))
             pieces = None if vector is None else rule.pieces(frames[i], vector, takes, count)
-            known.append(None if pieces is None else replace(pieces, weight=float(weights[agent, takes].mean())))
+            known.append(None if pieces is None else pieces.counted(weights[agent]))
         norm = self._norm(query, known) if rule.compares_agents else None
         nothing = np.zeros((size, size)), np.zeros(size)
         evidence = [nothing if one is None else rule.evidence(one, norm) for one in known]

@@ -29,7 +29,7 @@ never below D_i. Of one agent alone it is I; of independent queries it has the w
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -382,17 +382,21 @@ class Frame:
 class Pieces:
     """Independent pieces of an agent's knowledge: their variances p and means (n,), and what they are, (T, n).
 
-    weight: by what the agent's information counts.
+    weight: (n,) by what the information counts.
     """
 
     variance: Array
     vectors: Array
     mean: Array
-    weight: float = 1.0
+    weight: Array | float = 1.0
 
     def weighed(self, precision: Array, pull: Array) -> tuple[Array, Array]:
         """As a precision, and precision times mean, with these for each piece, (n,)."""
         return np.asarray((self.vectors * precision) @ self.vectors.T), np.asarray(self.vectors @ (pull * self.mean))
+
+    def counted(self, weight: Array) -> Pieces:
+        """With the weights (T,) of the agent's information at the queries, of which each piece has its share."""
+        return replace(self, weight=weight @ self.vectors**2)
 
     @property
     def squared_information(self) -> Array:
