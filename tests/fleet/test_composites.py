@@ -66,7 +66,10 @@ def test_dec_full_gp_says_what_it_needs() -> None:
         fleet().train("dec-full-gp")
 
 
-@pytest.mark.parametrize("method", [name for name in fg.PREDICTION_METHODS if name != "dec-full-gp"])
+TWINLESS = ("dec-full-gp", "dec-summary")
+
+
+@pytest.mark.parametrize("method", [name for name in fg.PREDICTION_METHODS if name not in TWINLESS])
 @pytest.mark.parametrize("engine", ["auto", "vecchia"])
 def test_every_predictor_agrees_with_its_twin(method: str, engine: str) -> None:
     known = fleet(theta=THETA)

@@ -39,7 +39,7 @@ def test_the_same_question_has_the_same_answer_and_sends_no_more(
     assert np.array_equal(first.means, second.means)
     assert np.array_equal(first.variances, second.variances)
     assert np.array_equal(first.query_rounds, second.query_rounds)
-    once = {"normalize", "augment", "box", "moments", "size"}
+    once = {"normalize", "augment", "box", "moments", "size", "groups"}
     rounds = {phase: n for phase, n in first.ledger.rounds_by_phase.items() if phase not in once}
     assert second.ledger.rounds_by_phase == ({} if method == "full-gp" else rounds), (
         "of full-gp only the answer is sent"
@@ -126,11 +126,12 @@ def test_who_has_which_option() -> None:
         for name in ("engine", "consensus", "rounds", "tol", "eta", "seed")
     }
     assert having["engine"] == set(fg.PREDICTION_METHODS) - {"dec-nearest"}
+    exact = ("dec-full-gp", "dec-nearest", "dec-summary")
     assert (
         having["consensus"]
         == having["rounds"]
         == having["tol"]
-        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-") and m not in ("dec-full-gp", "dec-nearest")}
+        == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-") and m not in exact}
     )
     assert having["eta"] == {m for m in fg.PREDICTION_METHODS if m.startswith("dec-nn-")}
     assert having["seed"] == {"grbcm", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"}

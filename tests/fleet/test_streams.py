@@ -34,6 +34,8 @@ POINTS = np.random.default_rng(3).uniform(0.1, 1.9, (6, 2))
 #: With a dense engine the squared pivots of C lie between the noise and N sigma_f^2: its condition is at most some
 #: 90 (1.3 / 0.2)^2 = 4,000, and rounding some 1e-12. The basis of moments is certified to 1e-6, far above that.
 CLOSE: dict[str, Any] = {"rtol": 1e-7, "atol": 1e-8}
+#: With groups of at least five rows new ones may have to wait.
+AT_ONCE: dict[str, Any] = {"min_rows": 1, "budget": 1000.0}
 CASES = [("dense", "se"), ("dense", "matern32"), ("moments", "se"), ("vecchia", "matern12"), ("auto", "se")]
 
 
@@ -60,7 +62,7 @@ def test_any_schedule_ends_with_the_answers_of_all_rows_at_once(engine: str, ker
     whole = turned(paper_shards(90, 3), data.draw(st.integers(0, 10**6)))
     fits = [name for name in fg.PREDICTION_METHODS if name != "dec-full-gp" or (kernel, engine) == ("se", "auto")]
     methods = data.draw(st.lists(st.sampled_from(fits), min_size=1, max_size=3, unique=True))
-    how = {method: prediction_method(method).those_of(engine=engine) for method in methods}
+    how = {method: prediction_method(method).those_of(engine=engine, **AT_ONCE) for method in methods}
     had = [data.draw(st.integers(1, 25)) for _ in whole]
     options: dict[str, Any] = {"theta": THETA, "kernel": kernel}
     fleet = fg.Fleet(
@@ -94,13 +96,14 @@ def test_every_method_after_every_batch_of_a_trained_fleet(method: str) -> None:
     (whole, fit), ends = trained_on_few(), (10, 11, 25, 40)
     fleet = fg.Fleet([(x[:10], y[:10]) for x, y in whole], normalize=True, kernel="se")
     fleet.adopt(fit)
+    options = prediction_method(method).those_of(**AT_ONCE)
     for start, end in pairwise(ends):
         for agent, (x, y) in enumerate(whole):
             fleet.observe(agent, x[start:end], y[start:end])
-        found = fleet.predict(POINTS, method)
+        found = fleet.predict(POINTS, method, **options)
     fresh = fg.Fleet(paper_shards(120, 3), normalize=True, kernel="se")
     fresh.adopt(replace(fit, moments=None))  # which are of fewer rows
-    same(found, fresh.predict(POINTS, method))
+    same(found, fresh.predict(POINTS, method, **options))
 
 
 @settings(max_examples=30)
