@@ -15,6 +15,7 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Field, Shard
+from fleetgp.fleet.privacy import PREDICTOR
 from fleetgp.metrics import coverage, nlpd, rmse
 from fleetgp.model.hyperparameters import names
 from fleetgp.plot.charts import draw_history
@@ -76,9 +77,9 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
         spinner.update("drawing the map ...")
         axis = np.linspace(0.0, 2.0, side)
         grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        best, full = (_predict(fleet, grid, method) for method in ("dec-nn-grbcm", "full-gp"))
+        best, full = (_predict(fleet, grid, method) for method in (PREDICTOR, "full-gp"))
     console.print(prediction_table(answers, outputs))
-    console.print(_map_note(outputs["dec-nn-grbcm"]), highlight=False)
+    console.print(_map_note(outputs[PREDICTOR]), highlight=False)
     map_picture = out / "map.png"
     map_figure(synthetic_truth(field, grid, seed), full, best, shards, (0.0, 2.0)).savefig(map_picture, dpi=150)
     console.print(f"\nThe map is in [bold]{map_picture}[/bold].")
@@ -148,7 +149,7 @@ def _map_note(out: Prediction) -> str:
     apart = float(np.ptp(out.means, axis=0).max())
     alike = f"their means differ by {apart:.0e} at most" if apart else "all have the same mean, to the last bit"
     return (
-        f"\nEvery agent can be asked: with dec-nn-grbcm {alike}.\n"
+        f"\nEvery agent can be asked: with {PREDICTOR} {alike}.\n"
         f"A point needed {out.participants.sum(axis=0).mean():.1f} of the {AGENTS} agents, on average (eta = {ETA})."
     )
 

@@ -17,6 +17,7 @@ from fleetgp.data.transforms import Scaling
 from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.errors import InputError, NotConvergedWarning, NumericalError, listed, warn
 from fleetgp.fleet import Fleet
+from fleetgp.fleet.privacy import PREDICTOR
 from fleetgp.fleet.shards import check_theta_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, TrainerOptions
@@ -120,7 +121,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         mean: MeanName = ModelOptions.mean,
         normalize: bool = ModelOptions.normalize,
         trainer: str = "dec-fact-gp",
-        predictor: str = "dec-nn-grbcm",
+        predictor: str = PREDICTOR,
         engine: str = TrainerOptions.engine,
         noise_floor: float = TrainerOptions.noise_floor,
         bounds: Mapping[str, Ends] | None = None,

@@ -74,14 +74,6 @@ def check_eta(name: str, eta: Any) -> Eta:
     return float(eta)
 
 
-def check_budget(name: str, value: Any) -> float:
-    """A number above 0, or infinity, or one clear error."""
-    if isinstance(value, float) and value == np.inf:
-        return value
-    check_number(name, value, above=0.0)
-    return float(value)
-
-
 ENGINE = one_of(ENGINES)
 #: Values that the function which uses them checks.
 GIVEN = Kind(Any, unchecked, "")
@@ -308,8 +300,8 @@ class PredictionOptions:
     )
     budget: float = declared(
         100_000.0,
-        Kind(float, check_budget, "a number above 0, or inf"),
-        "dec-summary: bytes of groups that may cross each link; inf for any number.",
+        number(above=0.0),
+        "dec-summary: bytes of groups that may cross each link.",
         detail="Groups have min_rows rows, or 2, 4, 8, .. times as many, until they fit.",
     )
     local: bool = declared(

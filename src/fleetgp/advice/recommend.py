@@ -13,7 +13,7 @@ from fleetgp.advice.verify import aligned
 from fleetgp.engines.expert import MOST_DENSE
 from fleetgp.errors import InputError, NumericalError, check_name
 from fleetgp.fleet import Fleet
-from fleetgp.fleet.privacy import Private, check_private, kinds_of_prediction, refusal
+from fleetgp.fleet.privacy import PREDICTOR, Private, check_private, kinds_of_prediction, refusal
 from fleetgp.fleet.queries import AgentName, check_agent
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, Link, as_link
@@ -122,7 +122,7 @@ class Advice:
     >>> from fleetgp import recommend
     >>> result = recommend([500] * 5, "path", dimension=2, link="9600 bit/s, 2 s", private="rows")
     >>> result.trainer, result.predictor, result.kernel
-    ('dec-fact-gp', 'dec-nn-rbcm', 'auto')
+    ('dec-fact-gp', 'dec-summary', 'auto')
     >>> result.candidate("dec-nn-grbcm").refused
     'it sends inputs and observations of single rows, which are private'
     >>> header, rows = result.table("training")
@@ -348,21 +348,23 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
     """The predictor, and why."""
     if trainer == "dec-full-gp":
         return "dec-full-gp", ["After it every agent answers alone by dec-full-gp: no message at all."]
-    if private is not None:
+    if private in ("sums", "likelihoods"):
         return "dec-nn-rbcm", [
-            "dec-nn-rbcm sends what agents predict at the queries, and no row. Its intervals are too narrow: "
-            "fg.verify, which runs here, shows the coverage. fleet.calibrate widens them, and sends no input of a row "
-            'if the fleet was made with private="rows".'
+            "dec-nn-rbcm sends what agents predict at the queries, and nothing else about their rows. Its intervals "
+            "are too narrow: fg.verify, which runs here, shows the coverage. fleet.calibrate widens them, and sends no "
+            'input of a row if the fleet was made with private="rows".'
         ]
     if accuracy == "cheap":
         return "dec-nn-rbcm", ["dec-nn-rbcm sends least. Its intervals are too narrow: fleet.calibrate widens them."]
-    if accuracy == "best" and (facts.kernel is None or facts.kernel.name in ROUGH):
+    if accuracy == "best" and private is None and (facts.kernel is None or facts.kernel.name in ROUGH):
         return "dec-nearest", [
             "dec-nearest answers from the 30 nearest rows of the whole fleet, as one agent with all data would: the "
             "best for rough fields. These rows are sent to the root of the tree."
         ]
-    return "dec-nn-grbcm", [
-        "dec-nn-grbcm is accurate and well calibrated. It shares a sample of N_i/M rows of each agent, once."
+    return PREDICTOR, [
+        "dec-summary is about as accurate as one agent with all data, and sends no row: every agent receives, once, "
+        "groups of at least five rows of each other agent. If rows may be sent, dec-nearest is closer still where the "
+        "agents' areas overlap."
     ]
 
 

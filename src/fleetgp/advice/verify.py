@@ -223,7 +223,7 @@ def verify(fleet: Fleet, *, hold: float = 0.1, seed: int = 0, methods: Sequence[
     hold: the share of each agent's rows that is hidden, to see whether intervals cover what they promise. Theta knows
         them, the predictions do not.
     seed: draws these rows, and samples of large data.
-    methods: of prediction; without them dec-nn-grbcm, after a training by dec-full-gp that, and the one that the fleet
+    methods: of prediction; without them dec-summary, after a training by dec-full-gp that, and the one that the fleet
         is calibrated for.
 
     Checked are: the training converged, agents agree, theta is a stationary point of the likelihood and not at a bound,
@@ -360,7 +360,7 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
     """The methods of prediction that are looked at, or one clear error."""
     if methods is None:
         fit, calibration = fleet.last_fit, fleet.calibration
-        first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of(fleet.private).name
+        first = "dec-full-gp" if fit is not None and fit.method == "dec-full-gp" else predictor_of().name
         more = () if calibration is None or calibration.method == first else (calibration.method,)
         return (first, *more)
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not len(methods):

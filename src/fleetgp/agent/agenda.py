@@ -65,7 +65,7 @@ class KnotRecord(Strict):
 
 
 #: What a `Calibrated` has of a `Calibration` as it is.
-CALIBRATION = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
+CALIBRATION = ("method", "eta", "n_neighbours", "holdout", "level", "cells", "min_rows", "budget")
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ class Calibrated(Strict):
     level: Share
     cells: Count
     knots: Annotated[tuple[KnotRecord, ...], Field(min_length=1, max_length=2)]
+    min_rows: Count
+    budget: Positive
 
     @classmethod
     def of(cls, calibration: Calibration) -> Calibrated:

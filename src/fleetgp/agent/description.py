@@ -33,7 +33,7 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.transforms import CoordinatesName, coordinate_rule, seen_by
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import GraphError, InputError, listed, shortened
-from fleetgp.fleet.privacy import PREDICTOR, predictor_of, refuse_private
+from fleetgp.fleet.privacy import PREDICTOR, refuse_private, refuse_small_groups
 from fleetgp.graph import Graph
 from fleetgp.io.tables import Missing
 from fleetgp.kernels.composite import with_noise
@@ -144,6 +144,7 @@ class PredictionTable(_Table):
         consensus: str = PredictionOptions.consensus
         engine: str = PredictionOptions.engine
         n_neighbours: int = PredictionOptions.n_neighbours
+        min_rows: int = PredictionOptions.min_rows
 
 
 if not TYPE_CHECKING:
@@ -208,9 +209,8 @@ class FleetFile(_Table):
 
     @property
     def predictor(self) -> str:
-        """The method of [prediction], or the default one, which sends no rows where these are private."""
-        given = self.prediction.method if "method" in self.prediction.model_fields_set else None
-        return predictor_of(self.private, given).name
+        """The method of [prediction]."""
+        return self.prediction.method
 
     @property
     def noise_model(self) -> NoiseModel:
@@ -497,6 +497,10 @@ class Check:
                 refuse_private(row, file.private, file.kernels[0], file.prediction.engine, rows=0)
             except InputError as error:
                 raise self.fail(f"{part}.method: {error}", part, "method") from error
+        try:
+            refuse_small_groups(prediction_method(file.predictor), file.private, file.prediction.min_rows)
+        except InputError as error:
+            raise self.fail(str(error), "prediction", "min_rows") from error
         if file.private and file.coordinates == "sphere" and file.training.calibrate != "no":
             said = 'calibrate is refused by private="rows" on the sphere: use coordinates = "kilometres"'
             raise self.fail(f"training.{said}", "training", "calibrate")

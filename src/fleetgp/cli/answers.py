@@ -55,7 +55,7 @@ def agent_number(model: Model, name: str, what: str = "agent") -> int:
 
 def predictions(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
     """Ask the model, here or on a cluster, which is left afterwards."""
-    chosen, method = asking.chosen, predictor_of(model.fleet.private, asking.method).name
+    chosen, method = asking.chosen, predictor_of(asking.method).name
     with model.fleet:
         try:
             return ask(model, queries, method, asking.agent, chosen, out, quiet)

@@ -20,7 +20,7 @@ from fleetgp.cli import options
 from fleetgp.cli.answers import agent_number, known_model
 from fleetgp.cli.arguments import Default, Family, option
 from fleetgp.cli.info import calibration_facts, calibration_lines
-from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
+from fleetgp.cli.options import DEVIATION, FILE_READING, JOINT, ROWS, Cluster
 from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError
@@ -120,7 +120,7 @@ def score(
 
     [bold]Examples[/bold]
 
-    [cyan]fleetgp score model/ truth.csv --method dec-nn-grbcm[/cyan]
+    [cyan]fleetgp score model/ truth.csv --method dec-nearest[/cyan]
 
     [cyan]fleetgp score model/ --folds 5 --split block --each-agent[/cyan]
     """
@@ -130,7 +130,7 @@ def score(
             + ("both" if hiding.given else "neither")
         )
     known = known_model(model, Cluster())
-    how = asking.chosen | {"method": predictor_of(known.fleet.private, asking.method).name, "level": level}
+    how = asking.chosen | {"method": predictor_of(asking.method).name, "level": level}
     if truth is not None:
         facts, title, whole = _score_against_table(known, truth, reading, asking.agent, how)
         parts = dict(whole.parts(known.agents))
@@ -252,7 +252,7 @@ def calibrate(
     max_rows: Annotated[
         int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
     ],
-    given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
+    given: Annotated[dict[str, Any], Family(PredictionOptions, JOINT)],
 ) -> Report:
     """Find the factor on the standard deviations with which intervals have their nominal coverage.
 

@@ -20,7 +20,7 @@ from fleetgp.training.constraints import ParameterConstraints, known_names, mean
 
 Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
-JOINT = ("eta", "engine", "n_neighbours", "n_nearest")
+JOINT = ("eta", "engine", "n_neighbours", "n_nearest", "min_rows", "budget")
 
 Quiet = Annotated[bool, option("No progress bars.", "--quiet")]
 
@@ -43,10 +43,7 @@ LEVEL = Annotated[
 ]
 METHOD = Annotated[
     str | None,
-    option(
-        "How the agents combine their answers; see `fleetgp methods`. "
-        "(default: dec-nn-grbcm, which sends rows; dec-nn-rbcm after fit --private rows)"
-    ),
+    option("How the agents combine their answers; see `fleetgp methods`. (default: dec-summary, which sends no row)"),
 ]
 
 # ---- a running fleet -----------------------------------------------------------------------------------------------
@@ -160,7 +157,7 @@ def _named_value(flag: str, text: str, form: str, names: Sequence[str]) -> tuple
 def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:
     """The options that were typed; one clear error, with their names as typed, for those of other methods."""
     chosen = {name: value for name, value in given.items() if (name, value) != ("engine", "auto")}
-    refuse_foreign(predictor_of(None, method), chosen, flag_of)
+    refuse_foreign(predictor_of(method), chosen, flag_of)
     return chosen
 
 

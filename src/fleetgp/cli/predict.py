@@ -62,7 +62,7 @@ def predict(
 
     [bold]Examples[/bold]
 
-    [cyan]fleetgp predict model/ points.csv --method dec-nn-grbcm --out answer.csv[/cyan]
+    [cyan]fleetgp predict model/ points.csv --method dec-nearest --out answer.csv[/cyan]
 
     [cyan]fleetgp predict model/ points.csv --level 0.95 --out answer.csv[/cyan]
 

@@ -415,9 +415,9 @@ EXACT, EXACT_EACH = 1e-4, 1e-9
 #: What will do on the way to an optimum, in nats and relative to the likelihood.
 ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
 #: What is left to those who cannot have all data in moments.
-INSTEAD = "train with dec-fact-gp and predict with dec-nn-grbcm"
+INSTEAD = "train with dec-fact-gp and predict with dec-summary"
 #: The same where only a prediction is asked for.
-PREDICT_INSTEAD = "predict with dec-nn-grbcm, or give another theta"
+PREDICT_INSTEAD = "predict with dec-summary, or give another theta"
 
 
 def has_moments(kernel: Kernel, engine: str) -> bool:

@@ -16,7 +16,7 @@ from fleetgp.declarations import given_in, takes
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
 from fleetgp.fleet.backends import IN_PROCESS, Backend
-from fleetgp.fleet.privacy import predictor_of, refuse_private
+from fleetgp.fleet.privacy import predictor_of, refuse_private, refuse_small_groups
 from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.options import ConditionedKeywords, ConditionedPosteriorKeywords
@@ -247,10 +247,11 @@ class ConditionedFleet:
     ) -> Question:
         """Check a question. given: its options.  calibrated: whether the calibration matters for it."""
         points = check_queries(queries, self.snapshot)
-        row = predictor_of(self.snapshot.private, method)
+        row = predictor_of(method)
         refuse_foreign(row, given)
         refuse_private(row, self.snapshot.private, self.snapshot.kernel, self.engine, self.snapshot.fewest_rows)
         options = self._options.changed(given)
+        refuse_small_groups(row, self.snapshot.private, options.min_rows)
         asker = None if agent is None else check_agent(agent, self.snapshot.labels)
         calibration = self.calibration
         if calibrated and calibration is not None and not calibration.about(row, options):

@@ -121,8 +121,8 @@ class Fleet:
     robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as at most 2.5
         standard deviations off the prediction from the agent's other rows. `last_fit.outliers` counts them.
     private: "rows" refuses methods that send a row, its inputs, or statistics over so few rows that they determine
-        them; the error names the alternatives. The default prediction method is then dec-nn-rbcm, and `calibrate` asks
-        about points that are nobody's inputs. docs/privacy.md says what this protects against, and what it does not.
+        them; the error names the alternatives. `calibrate` then asks about points that are nobody's inputs.
+        docs/privacy.md says what this protects against, and what it does not.
     inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
     backend: "in-process", or "ray" for groups of agents at the workers of a Ray cluster, with the same answers.
         workers: how many, by default one per core. address: the cluster to join, by default the one that is running,
@@ -776,7 +776,7 @@ class Fleet:
 
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
         """The conditioned fleet for a method, a new one only if something has changed, and the method's own options."""
-        row, rest = predictor_of(self.private, method), dict(options)
+        row, rest = predictor_of(method), dict(options)
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
@@ -802,8 +802,8 @@ class Fleet:
         queries: an array with the inputs in their order, or a data frame that has them among its columns, times as
             times (see `units`). Or an xarray Dataset or DataArray with the inputs as coordinates: all cells, and
             `to_dataset` of the result has their grid.
-        method: by default dec-nn-grbcm, which shares a sample of N_i/M rows of every agent with all agents;
-            dec-nn-rbcm, which sends no row, if the fleet has private="rows".
+        method: by default dec-summary, which sends no row: once, a summary of each agent's rows goes to all agents, in
+            groups of at least `min_rows`.
         observed: whether `variance` is of an observation or of f. In any case `std` is of f, `std_observed` of an
             observation, and `interval(0.95)` returns both ends.
         agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent receives it. Without it
@@ -953,7 +953,7 @@ class Fleet:
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
-        points, name = conditioned.snapshot.points(chosen[0]), predictor_of(self.private, method).name
+        points, name = conditioned.snapshot.points(chosen[0]), predictor_of(method).name
         return Suggestion(*chosen, criterion, name, joint.ledger, points, self.labels)
 
     @takes(CalibrateKeywords, PredictionOptions)
@@ -998,7 +998,7 @@ class Fleet:
         >>> bool(fleet.predict([[0.5, 0.5]], "dec-poe").factor[0] == knot.factor)
         True
         """
-        row, given = predictor_of(self.private, method), given_in(options, CalibrateKeywords, "calibrate")
+        row, given = predictor_of(method), given_in(options, CalibrateKeywords, "calibrate")
         engine = given.pop("engine", "auto")
         ENGINES.check(engine)
         refuse_foreign(row, given if engine == "auto" else {"engine": engine, **given})
@@ -1155,7 +1155,7 @@ class Fleet:
         True
         """
         refuse_queries(self.private, "cross_validate", "Use `calibrate`, which reports coverage")
-        name = predictor_of(self.private, method).name
+        name = predictor_of(method).name
         half_width(level)
         chosen = self.seed if seed is None else seed
         check_whole("seed", chosen, least=0)

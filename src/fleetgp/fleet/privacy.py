@@ -26,8 +26,8 @@ PRIVATE: tuple[Private, ...] = get_args(Private)
 ROWS = ("inputs", "observations")
 #: What `Fleet` takes: it refuses what would reveal a row.
 PrivateRows = Literal["rows"]
-#: The default prediction method, and the one where rows are private: the most accurate that sends none.
-PREDICTOR, PREDICTOR_WITHOUT_ROWS = "dec-nn-grbcm", "dec-nn-rbcm"
+#: The predictor of a fleet that is asked without one. It sends no row.
+PREDICTOR = "dec-summary"
 #: Means and extremes over fewer rows reveal them.
 FEWEST_ROWS = 5
 #: Moments of fewer rows may determine them: no grid has more sums than this, with those of the observations at most
@@ -53,10 +53,10 @@ def withheld(private: Private | None) -> tuple[str, ...]:
     """Return the kinds of content that may not be sent; see `refusal` for likelihoods.
 
     >>> withheld("rows"), withheld("sums")
-    (('inputs', 'observations'), ('inputs', 'observations', 'moments'))
+    (('inputs', 'observations'), ('inputs', 'observations', 'moments', 'groups'))
     """
     check_private(private)
-    return () if private is None else ROWS if private == "rows" else (*ROWS, "moments")
+    return () if private is None else ROWS if private == "rows" else (*ROWS, "moments", "groups")
 
 
 def check_private(private: object) -> None:
@@ -112,14 +112,13 @@ def check_private_rows(private: object, counts: Sequence[int] = ()) -> PrivateRo
     return "rows"
 
 
-def predictor_of(private: Private | None, method: str | None = None) -> PredictionMethod:
+def predictor_of(method: str | None = None) -> PredictionMethod:
     """Return the prediction method of this name, or the default one.
 
-    >>> predictor_of(None).name, predictor_of("rows").name, predictor_of("rows", "dec-poe").name
-    ('dec-nn-grbcm', 'dec-nn-rbcm', 'dec-poe')
+    >>> predictor_of().name, predictor_of("dec-poe").name
+    ('dec-summary', 'dec-poe')
     """
-    default = PREDICTOR if private is None else PREDICTOR_WITHOUT_ROWS
-    return prediction_method(default if method is None else method)
+    return prediction_method(PREDICTOR if method is None else method)
 
 
 def refuse_private(
@@ -140,6 +139,15 @@ def refuse_private(
         raise InputError(
             f'{method.name} is refused by private="{private}": {why}. Use one of {", ".join(allowed)}, or a fleet '
             "without private"
+        )
+
+
+def refuse_small_groups(method: PredictionMethod, private: Private | None, min_rows: int) -> None:
+    """Raise one clear error for groups of so few rows that they reveal them."""
+    if private is not None and "min_rows" in method.options and min_rows < FEWEST_ROWS:
+        raise InputError(
+            f'min_rows={min_rows} is refused by private="{private}": a group of so few rows reveals them. Give at '
+            f"least {FEWEST_ROWS}"
         )
 
 

@@ -21,6 +21,7 @@ from fleetgp.agent.description import Description
 from fleetgp.data import partition, synthetic_field
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.files import check_folder, whole
+from fleetgp.fleet.privacy import PREDICTOR
 from fleetgp.io.tables import write_columns
 from fleetgp.operator.client import AgentClient
 from fleetgp.options import KERNEL, ModelOptions
@@ -98,7 +99,7 @@ def fleet_text(
     *,
     training: str = "dec-fact-gp",
     training_options: str = "",
-    prediction: str = "dec-nn-grbcm",
+    prediction: str = PREDICTOR,
     prediction_options: str = "",
     kernel: str = KERNEL,
     normalize: bool = ModelOptions.normalize,

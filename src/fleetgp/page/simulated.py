@@ -12,6 +12,7 @@ import numpy as np
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import FleetGPError, NetworkError
+from fleetgp.fleet.privacy import PREDICTOR
 from fleetgp.graph import Topology
 from fleetgp.network import Ledger
 from fleetgp.page.collector import Collector, FleetFacts
@@ -41,7 +42,7 @@ class Simulated(PageSource):
         names = tuple(f"agent{k + 1}" for k in range(len(shards)))
         self.fleet = fg.Fleet(shards, graph, inputs=list(inputs), kernel="se", normalize=False)
         edges = tuple((names[a], names[b]) for a, b in self.fleet.graph.union.edges.tolist())
-        facts = FleetFacts("demo", names, edges, inputs, target, METHODS, "dec-nn-grbcm", simulated=True)
+        facts = FleetFacts("demo", names, edges, inputs, target, METHODS, PREDICTOR, simulated=True)
         super().__init__(facts)
         self.shards, self._method = shards, method
         self._collector = Collector(facts)

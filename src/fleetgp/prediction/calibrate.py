@@ -100,7 +100,14 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(method.name, options.eta, neighbours_of(method, options), *facts)
+    return Calibration(
+        method.name,
+        options.eta,
+        neighbours_of(method, options),
+        *facts,
+        min_rows=options.min_rows,
+        budget=options.budget,
+    )
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ class Knot:
 class Calibration:
     """Found by `Fleet.calibrate`, for one method and its options, at one theta, on the data as they were.
 
-    n_neighbours: of the engine; of dec-nearest, n_nearest.
+    n_neighbours: of the engine; of dec-nearest, n_nearest.  min_rows, budget: of dec-summary.
     knots: where there are data, in gaps, or both.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -119,6 +119,8 @@ class Calibration:
     knots: tuple[Knot, ...]
     theta: Array = field(repr=False)
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
+    min_rows: int = PredictionOptions.min_rows
+    budget: float = PredictionOptions.budget
 
     def factors(self, variances: Array) -> Array:
         """Of the deviations, from the uncalibrated variances of an observation."""
@@ -130,14 +132,16 @@ class Calibration:
         """What it is for, in words."""
         row = METHODS[self.method]
         facts = {"eta": self.eta, "n_neighbours": self.n_neighbours, "n_nearest": self.n_neighbours}
+        facts |= {"min_rows": self.min_rows, "budget": self.budget}
         having = {name: value for name, value in facts.items() if name in row.options}
         given = " and ".join(f"{name} {value}" for name, value in having.items())
         return f"{self.method} with {given}" if given else self.method
 
     def about(self, method: PredictionMethod, options: PredictionOptions) -> bool:
         """Whether it is one for such predictions."""
-        same = (self.method, self.eta, self.n_neighbours) == (method.name, options.eta, neighbours_of(method, options))
-        return same and options.beta == "relative"
+        mine = self.method, self.eta, self.n_neighbours, self.min_rows, self.budget
+        asked = method.name, options.eta, neighbours_of(method, options), options.min_rows, options.budget
+        return mine == asked and options.beta == "relative" and not options.local
 
 
 def neighbours_of(method: PredictionMethod, options: PredictionOptions) -> int:

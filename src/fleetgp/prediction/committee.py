@@ -88,8 +88,6 @@ class Committee(PredictionMethod):
         if not self.decentralized:
             return sends.replace("numbers", "numbers per point"), use
         sends = sends.replace("numbers", "numbers per point, up a tree; 2 down", 1)
-        if self.name == "dec-nn-grbcm":
-            return sends, "the default: accurate, calibrated, the correlated agents only"
         return sends, f"as dec-{self.rule}, but the correlated agents only" if self.nearest else use
 
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
@@ -108,7 +106,7 @@ class Committee(PredictionMethod):
         if agents > 1 and not isinstance(self.aggregation, JointRule):
             raise InputError(
                 f"{self.name} has no joint covariance, since its rule says nothing of many queries together: use "
-                "dec-nn-grbcm or dec-nearest, or predict for variances"
+                "dec-summary or dec-nearest, or predict for variances"
             )
 
     def check_gradient(self, agents: int) -> None:

@@ -312,8 +312,6 @@ def agree_on_groups(
 
 def _rows_per_group(network: Network, shards: Sequence[Observations], options: PredictionOptions, numbers: int) -> int:
     """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many."""
-    if np.isinf(options.budget):
-        return options.min_rows
     sizes = options.min_rows * 2 ** np.arange(LEVELS)
     counts = np.array([len(own) for own in shards])
     most = np.where(counts[:, None] >= options.min_rows, np.maximum(counts[:, None] // sizes, 1), 0)

@@ -93,14 +93,14 @@ class Npae(PredictionMethod):
         if agents > 1:
             raise InputError(
                 f"{self.name} has no joint covariance: it would take those of all agents' means at all pairs of "
-                "queries: use dec-nn-grbcm or dec-nearest, or predict for variances"
+                "queries: use dec-summary or dec-nearest, or predict for variances"
             )
 
     def check_gradient(self, agents: int) -> None:
         if agents > 1:
             raise InputError(
                 f"{self.name} has no gradients: they would take those of the covariances of all agents' means: use "
-                "dec-nn-grbcm or dec-nearest, or differences of predictions"
+                "dec-summary or dec-nearest, or differences of predictions"
             )
 
     def agree(

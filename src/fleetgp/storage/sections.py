@@ -222,7 +222,7 @@ def _numbers(values: Sequence[Any], what: str, dimension: int) -> tuple[float, .
 
 
 def calibration_facts(calibration: Calibration) -> dict[str, Any]:
-    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
+    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells", "min_rows", "budget")
     sent = {} if calibration.ledger is None else calibration.ledger.by_kind()
     return {
         **{name: getattr(calibration, name) for name in names},
@@ -236,7 +236,8 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     assert fleet.theta is not None, "every model has one"
     facts = _renamed(facts) | {"knots": [_renamed(knot) for knot in facts["knots"]]}
     holding = Holding(typed(facts, "holdout", str), typed(facts, "level", float), typed(facts, "cells", int))
-    options = PredictionOptions().changed({"eta": facts["eta"], "n_neighbours": facts["n_neighbours"]})
+    given = {name: facts.get(name) for name in ("eta", "n_neighbours", "min_rows", "budget")}  # older ones lack some
+    options = PredictionOptions().changed(given)
     method = prediction_method(typed(facts, "method", str)).name
     knots = tuple(Knot(**knot) for knot in facts["knots"])
     if tuple(knot.holdout for knot in knots) != holding.holds:
@@ -245,7 +246,15 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     if not (np.isfinite(numbers).all() and (numbers[:, :3] > 0.0).all()):
         raise ValueError(f"calibration: expected positive factors, deviations and rows, got {numbers[:, :3].tolist()}")
     facts_of_it = holding.holdout, holding.level, holding.cells_for(fleet.agents), knots
-    return Calibration(method, options.eta, options.n_neighbours, *facts_of_it, np.array(fleet.theta))
+    return Calibration(
+        method,
+        options.eta,
+        options.n_neighbours,
+        *facts_of_it,
+        np.array(fleet.theta),
+        min_rows=options.min_rows,
+        budget=options.budget,
+    )
 
 
 def _renamed(facts: Mapping[str, Any]) -> dict[str, Any]:
