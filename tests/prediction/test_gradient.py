@@ -193,7 +193,7 @@ def test_more_queries_than_a_block_are_answered_in_blocks(monkeypatch: pytest.Mo
 
 def test_what_has_no_gradient_is_refused() -> None:
     f = fg.Fleet(shards(), theta=THETA, kernel="se", normalize=False)
-    with pytest.raises(fg.InputError, match=r"dec-npae has no gradients: .*: use dec-nn-grbcm or dec-nearest"):
+    with pytest.raises(fg.InputError, match=r"dec-npae has no gradients: .*: use dec-summary or dec-nearest"):
         f.gradient(queries(), "dec-npae")
     with pytest.raises(fg.InputError, match="expected shape"):
         f.gradient([[1.0]])

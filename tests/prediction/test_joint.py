@@ -332,7 +332,7 @@ def test_draws_have_the_mean_and_the_covariance() -> None:
 
 def test_bad_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     f, points = fleet(), queries()
-    with pytest.raises(fg.InputError, match=r"npae has no joint covariance: .*: use dec-nn-grbcm"):
+    with pytest.raises(fg.InputError, match=r"npae has no joint covariance: .*: use dec-summary"):
         f.joint(points, "npae")
     with pytest.raises(fg.InputError, match="at least one query, got none"):
         f.joint(np.zeros((0, 2)), "dec-rbcm")

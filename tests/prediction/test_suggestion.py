@@ -138,7 +138,7 @@ def test_for_all_no_two_go_to_the_same_place(by: str) -> None:
     one = fleet("cycle").suggest(0, grid(), n=3 * AGENTS, criterion=by)
     np.testing.assert_array_equal(one.places, found.places)  # the same greedy choice, shared out
     assert len({found.agents[turn * AGENTS] for turn in range(3)}) == 3, "another one comes first in each turn"
-    joint = fleet("cycle").joint(grid(), "dec-nn-grbcm")
+    joint = fleet("cycle").joint(grid(), "dec-summary")
     assert found.ledger.as_dict() == joint.ledger.as_dict(), "nothing more is sent"
 
 

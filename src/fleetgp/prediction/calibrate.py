@@ -100,14 +100,8 @@ def calibrate(
         for hold, place, (rows, plain, now) in zip(holding.holds, every, counts, strict=True)
     ]
     facts = holding.holdout, holding.level, cells, tuple(knots), fleet.theta, network.ledger
-    return Calibration(
-        method.name,
-        options.eta,
-        neighbours_of(method, options),
-        *facts,
-        min_rows=options.min_rows,
-        budget=options.budget,
-    )
+    of_engine = neighbours_of(method, options)
+    return Calibration(method.name, options.eta, of_engine, *facts, options.min_rows, options.budget)
 
 
 # ---- one kind of held-out rows ----------------------------------------------------------------------------------

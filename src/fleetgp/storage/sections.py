@@ -246,15 +246,8 @@ def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
     if not (np.isfinite(numbers).all() and (numbers[:, :3] > 0.0).all()):
         raise ValueError(f"calibration: expected positive factors, deviations and rows, got {numbers[:, :3].tolist()}")
     facts_of_it = holding.holdout, holding.level, holding.cells_for(fleet.agents), knots
-    return Calibration(
-        method,
-        options.eta,
-        options.n_neighbours,
-        *facts_of_it,
-        np.array(fleet.theta),
-        min_rows=options.min_rows,
-        budget=options.budget,
-    )
+    theta, groups = np.array(fleet.theta), (options.min_rows, options.budget)
+    return Calibration(method, options.eta, options.n_neighbours, *facts_of_it, theta, None, *groups)
 
 
 def _renamed(facts: Mapping[str, Any]) -> dict[str, Any]:
