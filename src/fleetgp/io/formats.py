@@ -123,11 +123,15 @@ def checked_reading(reading: object) -> Reading:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, what was done to them, and their units, where they are known."""
+    """Columns by name, and their units, where they are known. notes: what was done to the values.
+
+    empty: cells of a field without a value, which are no rows.
+    """
 
     columns: dict[str, Any]
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    empty: int = 0
 
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
@@ -352,19 +356,6 @@ class Columns:
     @property
     def all(self) -> tuple[str, ...]:
         return *self.numbers, *([self.agent] if self.agent else [])
-
-
-@dataclass(frozen=True)
-class ColumnBlock:
-    """Rows as a reader returns them. values, units: by column.  empty: cells without a value.
-
-    notes: what was done to the values.
-    """
-
-    values: dict[str, Any]
-    empty: int = 0
-    units: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 #: What begins like a date, in the order of whatever country.
