@@ -181,13 +181,14 @@ class Network(abc.ABC):
         the rows that arrive, (L', ...), in the cargo's order. A part without rows is left out, and a message
         without parts is not sent at all.
         """
-        cargos, incoming = dict(carries or {}), self.incoming
-        if any(cargo.incoming is not incoming for cargo in cargos.values()):
+        incoming, carried = self.incoming, carries or {}
+        if any(cargo.incoming is not incoming for cargo in carried.values()):
             raise NetworkError("expected cargos made for the edges of this round, got one of other edges")
         arrays = {
-            check_kind(kind): np.asarray(x, dtype=float) if kind in cargos else self._as_hosted(x)
+            check_kind(kind): np.asarray(x, dtype=float) if kind in carried else self._as_hosted(x)
             for kind, x in parts.items()
         }
+        cargos = {kind: carried.get(kind, incoming.every_value) for kind in arrays}
         with self._in_use():
             self._pricing.exchange(incoming, arrays, cargos)
             received = self._deliver(arrays, cargos, incoming)
@@ -313,7 +314,7 @@ class Network(abc.ABC):
 
     @abc.abstractmethod
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        """Move one round's values, of parts with a cargo its rows, to the incoming edges."""
+        """Move the rows of a round's parts to the incoming edges. cargos: of every part."""
 
     @abc.abstractmethod
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:

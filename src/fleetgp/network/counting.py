@@ -196,10 +196,8 @@ class CountingNetwork(InProcess):
         tree, up = self.tree, task.pieces(task.x.shape[2:])
         down = hearing(task, tree, len(task.pieces(task.result_shape)))
         schedule = Schedule.of(self.topology, self.round, len(up), down)
-        counts, absent = None, np.zeros(task.rows, dtype=bool)
-        if task.present is not None:
-            below = tree.sums_below(task.present.astype(np.int64))
-            counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
+        counts = None if task.present is None else self._way.counts(tree, task.present)
+        absent = np.zeros(task.rows, dtype=bool) if counts is None else counts[1] == 0
         self._pricing.reduction(task, self._way, tree, counts)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds

@@ -8,6 +8,7 @@ if every agent had sent its own. `InProcess` is the fleet of one group: the defa
 from __future__ import annotations
 
 import abc
+import math
 import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -22,7 +23,7 @@ from fleetgp.errors import InputError, NeighbourLostError, NonsenseError
 from fleetgp.graph import Graph, Topology, Tree, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming
-from fleetgp.network.group_reduction import GroupReduction, GroupTree
+from fleetgp.network.group_tree import GroupTree
 from fleetgp.network.ledger import check_kind
 from fleetgp.network.pricing import (
     WORDS,
@@ -33,58 +34,29 @@ from fleetgp.network.pricing import (
     speaking_in,
 )
 from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
-from fleetgp.network.wire import Frame, Part, check_rows, decode, is_sound, phase_number
+from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
 
-class Border:
-    """The edges of a round as a group sees them: inside it a value moves by an index, others are cut.
+class Routes:
+    """How the rows of a cargo reach a group: inside it by an index, from and to other groups in packets.
 
-    incoming: the round's edges into the group, whose agents are `hosted`.  group_of: (M,) everybody's group.
-    sources: (E,) the place of each edge's value on axis 0; 0 on cut edges.
-    arriving: of each other group with which there are edges, the edges on which its values arrive.
-    leaving: of the same groups, the places on axis 0 of what goes back along them, in the order in which that group has
-        their reverses.
+    sources: (L',) which row of the part arrives, where it comes from inside the group; 0 elsewhere.
+    arriving: of each other group with which there are edges, which of the rows that arrive are its.
+    leaving: of the same groups, the rows that go to it, in the order in which it has the edges.
     """
 
-    def __init__(self, incoming: Incoming, hosted: IntArray, group_of: IntArray, own: int) -> None:
-        self._parcels: WeakKeyDictionary[Cargo, Parcels] = WeakKeyDictionary()
-        groups, receivers = group_of[incoming.senders], hosted[incoming.receivers]
-        position = np.zeros(len(group_of), dtype=np.int64)
-        position[hosted] = np.arange(len(hosted))
-        self.sources = np.where(groups == own, position[incoming.senders], 0)
-        self.arriving = {int(k): np.flatnonzero(groups == k) for k in np.unique(groups[groups != own])}
-        order = np.lexsort((receivers, incoming.senders))  # by the reverse's receiver, then its sender
-        self.leaving = {k: incoming.receivers[order[groups[order] == k]] for k in self.arriving}
-        # The reverse of an edge inside the group, among its edges.
-        self._reverse = np.empty(len(groups), dtype=np.int64)
-        self._reverse[order] = np.arange(len(groups))
-        inside = groups[order] == own
-        self._reverse[order[inside]] = np.flatnonzero(groups == own)
-
-    def parcels(self, cargo: Cargo) -> Parcels:
-        """Which rows of a cargo go where."""
-        if cargo not in self._parcels:
-            self._parcels[cargo] = Parcels(self, cargo, self._reverse)
-        return self._parcels[cargo]
-
-
-class Parcels:
-    """The rows of a part with a cargo.
-
-    sources: (L',) the row that arrives, where it comes from inside the group; 0 elsewhere.
-    arriving, leaving: of each other group, which of the rows that arrive are its, and which rows go to it.
-    """
-
-    def __init__(self, border: Border, cargo: Cargo, reverse: IntArray) -> None:
-        beyond = np.full(len(border.sources), -1, dtype=np.int64)
-        for k, cut in border.arriving.items():
-            beyond[cut] = k
-        order = np.argsort(reverse[cargo.edges], kind="stable")
-        to, of = beyond[cargo.edges[order]], beyond[cargo.arriving]
+    def __init__(self, cargo: Cargo, group_of: IntArray, own: int) -> None:
+        incoming = cargo.incoming
+        groups = group_of[incoming.senders]
+        # The other end's order: by its id, then by ours.
+        key = incoming.senders * len(incoming.degrees) + incoming.receivers
+        order = np.argsort(key[cargo.edges], kind="stable")
+        to, of = groups[cargo.edges[order]], groups[cargo.arriving]
+        others = np.unique(groups[groups != own]).tolist()
         self.sources = np.zeros(len(cargo.arriving), dtype=np.int64)
-        self.sources[of < 0] = cargo.rows[order[to < 0]]
-        self.arriving = {k: np.flatnonzero(of == k) for k in border.arriving}
-        self.leaving = {k: cargo.rows[order[to == k]] for k in border.arriving}
+        self.sources[of == own] = cargo.rows[order[to == own]]
+        self.arriving = {group: np.flatnonzero(of == group) for group in others}
+        self.leaving = {group: cargo.rows[order[to == group]] for group in others}
 
 
 class Mailbox:
@@ -131,104 +103,29 @@ class Mailbox:
         return frames
 
 
-def flattened(values: Sequence[Array]) -> tuple[Array, NDArray[np.uint8]]:
-    """All doubles, and all bytes, one value after the other."""
-    doubles = [v.ravel() for v in values if v.itemsize > 1]
-    octets = [v.ravel() for v in values if v.itemsize == 1]
-    return np.concatenate([np.zeros(0), *doubles]), np.concatenate([np.zeros(0, dtype=np.uint8), *octets])
-
-
-def unflattened(shapes: IntArray, doubles: Array, octets: NDArray[np.uint8]) -> list[Any]:
-    """The values again.
-
-    >>> given = [np.ones((2, 1)), np.zeros(0), np.array([7], dtype=np.uint8)]
-    >>> [value.tolist() for value in unflattened(shapes_of(given), *flattened(given))]
-    [[[1.0], [1.0]], [], [7]]
-    """
-    scalars, _ = prices_of(shapes)
-    wide = shapes[:, 0] > 1
-    ends = np.where(wide, np.cumsum(scalars * wide), np.cumsum(scalars * ~wide))
-    values = []
-    for (_, ndim, *shape), start, end, is_wide in zip(
-        shapes.tolist(), (ends - scalars).tolist(), ends.tolist(), wide.tolist(), strict=True
-    ):
-        values.append((doubles if is_wide else octets)[start:end].reshape(shape[:ndim]))
-    return values
-
-
-class Everyone:
-    """Everyone's values, by kind, of shapes that may differ. items: those of the group here.  values: all, by agent.
-
-    Shapes go to all groups, since all of them count messages; content to those that need it.
-    """
-
-    def __init__(self, items: dict[str, list[Array]], hosting: Sequence[Sequence[int]], own: int) -> None:
-        self._items, self._hosting = items, hosting
-        agents = sum(map(len, hosting))
-        self._own_shapes = {kind: shapes_of(values) for kind, values in items.items()}
-        self._shapes = {kind: np.zeros((agents, WORDS), dtype=np.int64) for kind in items}
-        self.values: dict[str, list[Array]] = {kind: [np.zeros(0)] * agents for kind in items}
-        for kind, values in items.items():
-            self._put(own, kind, self._own_shapes[kind], values)
-
-    @property
-    def prices(self) -> Prices:
-        return {kind: prices_of(shapes) for kind, shapes in self._shapes.items()}
-
-    def content_for(self, *, content: bool) -> list[tuple[str, NDArray[Any]]]:
-        words: list[tuple[str, NDArray[Any]]] = []
-        for kind, values in self._items.items():
-            words.append(("participants", self._own_shapes[kind].ravel().astype(np.uint32)))
-            if content:
-                doubles, octets = flattened(values)
-                words += [(kind, doubles), ("agenda", octets)]
-        return words
-
-    def take(self, group: int, arrays: Sequence[NDArray[Any]], *, content: bool, check: bool) -> None:
-        """From another group. check: whether values that make no sense for their kind are refused."""
-        ids = self._hosting[group]
-        stride = 3 if content else 1
-        if len(arrays) != stride * len(self._items):
-            raise NonsenseError(ids[0], f"expected values of {len(self._items)} kinds, got {len(arrays)} arrays")
-        for k, kind in enumerate(self._items):
-            words, *flat = arrays[stride * k : stride * (k + 1)]
-            if words.dtype != np.uint32 or words.shape != (len(ids) * WORDS,):
-                raise NonsenseError(ids[0], f"expected the shapes of {len(ids)} values, got {words.size} words")
-            shapes = words.astype(np.int64).reshape(len(ids), WORDS)
-            if content and sum(map(len, flat)) != prices_of(shapes)[0].sum():
-                raise NonsenseError(ids[0], f"expected {kind} of the shapes that it says, got others")
-            values = unflattened(shapes, flat[0], flat[1]) if content else None
-            if check and values is not None and not all(is_sound(kind, part) for part in flat if len(part)):
-                wrong = next(k for k, value in enumerate(values) if not is_sound(kind, value.ravel()))
-                raise NonsenseError(ids[wrong], f"{kind} that are not finite, or out of range")
-            self._put(group, kind, shapes, values)
-
-    def _put(self, group: int, kind: str, shapes: IntArray, values: Sequence[Array] | None) -> None:
-        ids = self._hosting[group]
-        self._shapes[kind][list(ids)] = shapes
-        if values is not None:
-            for agent, value in zip(ids, values, strict=True):
-                self.values[kind][agent] = value
-
-
 class GroupedNetwork(Network):
     """Hosts one of the groups. hosting: all of them.  own: the number of the one here.
+
+    mailbox: where a subclass puts the packets that arrive.  timeout: seconds for which a verb waits for one.
 
     The central node is in the first agent's group: what that answers counts. All groups get what is sent to it, and do
     the same with it, since they run the same code.
     """
 
-    def __init__(self, topology: Topology, hosting: Sequence[Sequence[int]], own: int) -> None:
+    def __init__(
+        self, topology: Topology, hosting: Sequence[Sequence[int]], own: int, timeout: float = math.inf
+    ) -> None:
         if sorted(agent for group in hosting for agent in group) != list(range(topology.agents)):
             raise InputError(f"expected each of the agents 0 .. {topology.agents - 1} once in hosting, got {hosting}")
         super().__init__(topology, hosting[own])
         self.hosting, self.own = tuple(tuple(sorted(group)) for group in hosting), own
+        self.mailbox, self._timeout = Mailbox(), timeout
         self._hosted = np.asarray(self.hosted, dtype=np.int64)
         self._group_of = np.zeros(topology.agents, dtype=np.int64)
         for number, group in enumerate(self.hosting):
             self._group_of[list(group)] = number
         self._others = [number for number in range(len(hosting)) if number != own]
-        self._borders: dict[int, Border] = {}
+        self._routes: WeakKeyDictionary[Cargo, Routes] = WeakKeyDictionary()
         self._neighbours: dict[tuple[int, Graph], frozenset[int]] = {}
         self._number = 0  # of the next packet: the same in all groups, since all call the same verbs
 
@@ -238,23 +135,8 @@ class GroupedNetwork(Network):
     def send(self, group: int, frame: Frame) -> None:
         """Give a packet to another group, without waiting for it."""
 
-    @abc.abstractmethod
-    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
-        """The packets of this number from some groups. Whoever waits calls `wait_for` before each wait.
-
-        A NeighbourLostError at the deadline.
-        """
-
-    def _from_mailbox(self, mailbox: Mailbox, groups: Sequence[int], number: int, timeout: float) -> dict[int, Frame]:
-
-        def waiting(groups: frozenset[int]) -> None:
-            self.wait_for(self._near(groups))
-
-        try:
-            frames = mailbox.take([(group, self.own) for group in groups], number, timeout, waiting)
-        except NeighbourLostError as lost:
-            raise NeighbourLostError(self.round, self._near(lost.neighbours), timeout) from None
-        return {group: frame for (group, _), frame in frames.items()}
+    def wake(self) -> None:
+        self.mailbox.wake()
 
     def _near(self, groups: Iterable[int]) -> frozenset[int]:
         """The neighbours in some groups, in this round, or in any; of a group without any, all its agents."""
@@ -275,14 +157,24 @@ class GroupedNetwork(Network):
         content = tuple(Part(kind, 0, value) for kind, value in parts)
         self.send(group, Frame(self.own, group, number, content, phase_number(self._phase)))
 
-    def _receive(self, groups: Sequence[int], number: int) -> dict[int, tuple[NDArray[Any], ...]]:
-        """The arrays in the packets of this number from some groups."""
-        frames = self.take(groups, number) if groups else {}
-        for group, frame in frames.items():
+    def _receive(self, groups: Sequence[int], number: int, count: int) -> dict[int, tuple[NDArray[Any], ...]]:
+        """The arrays, so many, in the packets of this number from some groups."""
+
+        def waiting(groups: frozenset[int]) -> None:
+            self.wait_for(self._near(groups))
+
+        expected = [(group, self.own) for group in groups]
+        try:
+            frames = self.mailbox.take(expected, number, self._timeout, waiting) if expected else {}
+        except NeighbourLostError as lost:
+            raise NeighbourLostError(self.round, self._near(lost.neighbours), self._timeout) from None
+        for (group, _), frame in frames.items():
+            sender = min(self._near([group]))
             if frame.phase != phase_number(self._phase):
-                sender = min(self._near([group]))
                 raise NonsenseError(sender, f"expected the phase {self._phase!r}, got another one")
-        return {group: tuple(part.value for part in frames[group].parts) for group in groups}
+            if len(frame.parts) != count:
+                raise NonsenseError(sender, f"expected {count} arrays, got {len(frame.parts)}")
+        return {group: tuple(part.value for part in frame.parts) for (group, _), frame in frames.items()}
 
     def _numbers(self, count: int) -> int:
         """The first of so many numbers of packets."""
@@ -292,24 +184,23 @@ class GroupedNetwork(Network):
     # ---- a round --------------------------------------------------------------------------------------
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        border, number = self._border(incoming), self._numbers(1)
-        routes = {kind: border.parcels(cargos[kind]) if kind in cargos else border for kind in parts}
-        for group in border.arriving:
+        number, groups = self._numbers(1), list(self._routes_of(incoming.every_value).arriving)
+        routes = {kind: self._routes_of(cargo) for kind, cargo in cargos.items()}
+        for group in groups:
             self._send_content(group, number, *((k, _flat(x[routes[k].leaving[group]])) for k, x in parts.items()))
         result = {kind: _taken(x, routes[kind].sources) for kind, x in parts.items()}
-        for group, arrays in self._receive(list(border.arriving), number).items():
+        for group, arrays in self._receive(groups, number, len(parts)).items():
             for (kind, x), rows in zip(parts.items(), arrays, strict=True):
                 places = routes[kind].arriving[group]
-                edges = cargos[kind].arriving[places] if kind in cargos else places
-                check_rows(kind, incoming.senders[edges], rows, (len(places), *_flat(x).shape[1:]))
+                senders = incoming.senders[cargos[kind].arriving[places]]
+                check_rows(kind, senders, rows, (len(places), *_flat(x).shape[1:]))
                 result[kind][places] = rows.reshape(len(places), *x.shape[1:])
         return result
 
-    def _border(self, incoming: Incoming) -> Border:
-        """Of edges that this network keeps."""
-        if id(incoming) not in self._borders:
-            self._borders[id(incoming)] = Border(incoming, self._hosted, self._group_of, self.own)
-        return self._borders[id(incoming)]
+    def _routes_of(self, cargo: Cargo) -> Routes:
+        if cargo not in self._routes:
+            self._routes[cargo] = Routes(cargo, self._group_of, self.own)
+        return self._routes[cargo]
 
     # ---- along the tree -------------------------------------------------------------------------------
 
@@ -324,47 +215,112 @@ class GroupedNetwork(Network):
     def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
         steps = self._group_tree
         number = self._numbers(len(steps.waves) + 1)
-        merging = GroupReduction(task, steps, self.hosting)
-        for wave, step in enumerate(steps.waves):
-            merging.take(wave, self._receive(list(step.arriving), number + wave - 1))
-            merging.merge(wave)
-            for group in step.leaving:
-                self._send_content(group, number + wave, *merging.content_up(wave, group))
         last = number + len(steps.waves) - 1
-        if task.present is not None:  # who is present, straight to the root
-            if self.own == steps.root:
-                merging.gather_who(self._receive(self._others, last))
-            else:
-                self._send_content(steps.root, last, *merging.own_who())
-        if self.own == steps.root:
-            merging.finish()
-        else:
-            merging.take_down(self._receive([steps.above[self.own]], last + 1)[steps.above[self.own]])
+        rows = self._merge_waves(task, number)
+        who = None if task.present is None else self._everyones_presence(task.present, last)  # no rows leave then
+        total = task.finished(rows[self.hosted.index(tree.root)], who) if self.own == steps.root else None
+        value = self._pass_down(task, total, last + 1)
+        self._pricing.reduction(task, self._way, tree, None if who is None else self._way.counts(tree, who))
+        absent = np.zeros(task.rows, dtype=bool) if who is None else np.asarray(~who.any(axis=0))
+        informed = task.recipient is None or task.recipient in self.hosted
+        return Reduced(value if informed else None, who if informed else None, absent)
+
+    def _merge_waves(self, task: Reducing, number: int) -> Array:
+        """All rows in the slots of the group's tree, merged as every agent would, child by child."""
+        agents, width = len(task.x), task.x[0].size
+        rows = np.empty((self._group_tree.slots, *task.x.shape[1:]))
+        rows[:agents] = task.x
+        for wave, step in enumerate(self._group_tree.waves):
+            for group, (arrived,) in self._receive(list(step.arriving), number + wave - 1, 1).items():
+                slots = step.arriving[group]
+                children = self._group_tree.children[slots - agents]
+                check_rows(task.kind, children, arrived, (len(slots), width))
+                rows[slots] = arrived.reshape(len(slots), *task.x.shape[1:])
+                task.merge.check(children, rows[slots], None)
+            for below, above in step.turns:
+                rows[above] = task.merge.function(rows[above], rows[below])
+            for group, slots in step.leaving.items():
+                self._send_content(group, number + wave, (task.kind, rows[slots].reshape(len(slots), width)))
+        return rows
+
+    def _pass_down(self, task: Reducing, total: Array | None, number: int) -> Array | None:
+        """What the root made of the total, in the groups that are informed. The others hear that it is over."""
+        steps, groups = self._group_tree, set(range(len(self.hosting)))
+        if task.recipient is not None:
+            groups = steps.way_to(int(self._group_of[task.recipient]))
+        if self.own != steps.root:
+            above, shape = steps.above[self.own], (task.rows, *task.result_shape)
+            arrays = self._receive([above], number, int(self.own in groups))[above]
+            for arrived in arrays:
+                check_rows(task.kind, [self.hosting[above][0]], arrived[None], (1, math.prod(shape)))
+                total = arrived.reshape(shape)
         for group in steps.below:
-            self._send_content(group, last + 1, *merging.content_down(group))
-        self._pricing.reduction(task, self._way, tree, merging.counts(self._way))
-        return merging.reduced()
+            content = [(task.kind, total.ravel())] if total is not None and group in groups else []
+            self._send_content(group, number, *content)
+        return total
+
+    def _everyones_presence(self, present: BoolArray, number: int) -> BoolArray:
+        """(M, n) who is present in which row."""
+        for group in self._others:
+            self._send_content(group, number, (WHO, np.packbits(present)))
+        who = np.zeros((self.agents, present.shape[1]), dtype=bool)
+        who[self._hosted] = present
+        for group, (words,) in self._receive(self._others, number, 1).items():
+            ids = list(self.hosting[group])
+            size = len(ids) * present.shape[1]
+            if words.dtype != np.uint8 or words.shape != (-(-size // 8),):
+                raise NonsenseError(ids[0], f"expected who is present in {present.shape[1]} rows, got no such list")
+            who[ids] = np.unpackbits(words, count=size).reshape(len(ids), -1)
+        return who
 
     # ---- everyone's values ----------------------------------------------------------------------------
 
     def _everyones(
         self, items: dict[str, list[Array]], recipient: int | None = None, *, check: bool = True
     ) -> tuple[dict[str, list[Array]], Prices]:
-        """All agents' values, where some hosted agent gets them, and what they cost."""
-        number, everyone = self._numbers(1), Everyone(items, self.hosting, self.own)
+        """All agents' values, where some hosted agent gets them, and what they cost.
+
+        Shapes go to all groups, since all of them count messages; content to those that need it.
+        check: whether values that make no sense for their kind are refused.
+        """
+        number = self._numbers(1)
+        informed = [recipient is None or self._group_of[recipient] == group for group in range(len(self.hosting))]
+        own_shapes = {kind: shapes_of(values) for kind, values in items.items()}
         for group in self._others:
-            self._send_content(
-                group, number, *everyone.content_for(content=recipient is None or self._group_of[recipient] == group)
-            )
-        for group, arrays in self._receive(self._others, number).items():
-            everyone.take(group, arrays, content=recipient is None or recipient in self.hosted, check=check)
-        return everyone.values, everyone.prices
+            content: list[tuple[str, NDArray[Any]]] = []
+            for kind, values in items.items():
+                content.append((WHO, own_shapes[kind].ravel().astype(np.uint32)))
+                if informed[group]:
+                    content.append((kind, np.concatenate([v.ravel() for v in values if v.size] or [np.zeros(0)])))
+            self._send_content(group, number, *content)
+        everyone = {kind: [np.zeros(0)] * self.agents for kind in items}
+        shapes = {kind: np.zeros((self.agents, WORDS), dtype=np.int64) for kind in items}
+
+        def put(group: int, kind: str, known: IntArray, values: Sequence[Array]) -> None:
+            shapes[kind][list(self.hosting[group])] = known
+            for agent, value in zip(self.hosting[group], values, strict=False):
+                everyone[kind][agent] = value
+
+        for kind, values in items.items():
+            put(self.own, kind, own_shapes[kind], values)
+        arrays_of_kind = 2 if informed[self.own] else 1
+        for group, arrays in self._receive(self._others, number, arrays_of_kind * len(items)).items():
+            for k, kind in enumerate(items):
+                words, *numbers = arrays[arrays_of_kind * k : arrays_of_kind * (k + 1)]
+                known = _as_shapes(words, self.hosting[group])
+                put(
+                    group,
+                    kind,
+                    known,
+                    _separated(kind, numbers[0], known, self.hosting[group], check) if numbers else [],
+                )
+        return everyone, {kind: prices_of(of_kind) for kind, of_kind in shapes.items()}
 
     def _collect(
         self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         values, prices = self._everyones(items, recipient)
-        self._pricing.collection(tree, self._way, self._hosted, recipient, prices)
+        self._pricing.collection(tree, self._way, recipient, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property
@@ -408,9 +364,27 @@ class GroupedNetwork(Network):
                 for group in self._others:
                     self._send_content(group, number, ("stopping", array.ravel()))
                 return array
-            (answer,) = self._receive([centre], number)[centre]
+            (answer,) = self._receive([centre], number, 1)[centre]
             check_rows("stopping", [0], answer[None], (1, array.size))
             return answer.reshape(array.shape)
+
+
+def _as_shapes(words: NDArray[Any], agents: Sequence[int]) -> IntArray:
+    if words.dtype != np.uint32 or words.shape != (len(agents) * WORDS,):
+        raise NonsenseError(agents[0], f"expected the shapes of {len(agents)} values, got {words.size} words")
+    return words.astype(np.int64).reshape(len(agents), WORDS)
+
+
+def _separated(kind: str, numbers: NDArray[Any], shapes: IntArray, agents: Sequence[int], check: bool) -> list[Array]:
+    """The values of some agents, which came one after the other."""
+    ends = np.cumsum(prices_of(shapes)[0])
+    if len(numbers) != ends[-1]:
+        raise NonsenseError(agents[0], f"expected {kind} of the shapes that it says, got others")
+    rows = np.split(numbers, ends[:-1])
+    if check and numbers.size and not is_sound(kind, numbers):
+        wrong = next(agent for agent, row in zip(agents, rows, strict=True) if not is_sound(kind, row))
+        raise NonsenseError(wrong, f"{kind} that are not finite, or out of range")
+    return [row.reshape(shape[:ndim]) for row, (_, ndim, *shape) in zip(rows, shapes.tolist(), strict=True)]
 
 
 def _taken(x: Array, places: IntArray) -> Array:
@@ -433,7 +407,7 @@ def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, li
 
 
 class InProcess(GroupedNetwork):
-    """Hosts every agent of the fleet: one group, and nobody to send packets to.
+    """Hosts every agent of the fleet: one group, and no other to send packets to.
 
     >>> from fleetgp.graph import Graph
     >>> import numpy as np
@@ -473,9 +447,3 @@ class InProcess(GroupedNetwork):
 
     def send(self, group: int, frame: Frame) -> None:
         raise AssertionError("there is no other group")
-
-    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
-        raise AssertionError("there is no other group")
-
-    def wake(self) -> None:
-        """Nobody ever waits here."""

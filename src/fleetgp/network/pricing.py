@@ -60,19 +60,15 @@ class Pricing:
         self.ledger.record(self.phase, kind, edges, *prices_of(shapes_of(values)))
 
     def exchange(self, incoming: Incoming, parts: Mapping[str, Array], cargos: Mapping[str, Cargo]) -> None:
-        """One round: every part over every edge, or those rows of it that its cargo puts there."""
+        """One round: of every part those rows that its cargo puts on an edge."""
         used = np.zeros(len(incoming.senders), dtype=bool)
         for kind, x in parts.items():
-            row = math.prod(x.shape[1:])
-            if kind in cargos:
-                edges = np.flatnonzero(cargos[kind].sent)
-                scalars = cargos[kind].sent[edges] * row
-                size = part_bytes(x.ndim, 0) + 8 * scalars
-                self.ledger.record(self.phase, kind, incoming.outgoing[edges], scalars, size)
-                used[edges] = True
-            else:
-                self.ledger.record(self.phase, kind, incoming.outgoing, row, part_bytes(x.ndim - 1, row))
-                used[:] = True
+            cargo = cargos[kind]
+            ndim = x.ndim - 1 if cargo is incoming.every_value else x.ndim
+            scalars = cargo.sent[cargo.used] * math.prod(x.shape[1:])
+            edges = incoming.outgoing[cargo.used]
+            self.ledger.record(self.phase, kind, edges, scalars, part_bytes(ndim, 0) + 8 * scalars)
+            used[cargo.used] = True
         self.headers(incoming.outgoing[used])
         self.ledger.count_rounds(self.phase, 1)
 
@@ -137,7 +133,7 @@ class Pricing:
             self.ledger.record(self.phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
             self.headers(edges)
 
-    def collection(self, tree: Tree, way: Way, hosted: IntArray, recipient: int | None, prices: Prices) -> None:
+    def collection(self, tree: Tree, way: Way, recipient: int | None, prices: Prices) -> None:
         """What the hosted agents send where everyone's values go along the tree.
 
         prices: everyone's. Of agents who have nothing to say nothing is sent.
@@ -147,7 +143,7 @@ class Pricing:
         amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
         below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
         for edges, carried in (
-            (way.up, below[hosted[way.senders]]),
+            (way.up, below[way.hosted[way.senders]]),
             (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
         ):
             some = carried[:, 0] > 0

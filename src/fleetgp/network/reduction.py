@@ -179,13 +179,14 @@ def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
 
 @dataclass(frozen=True)
 class Way:
-    """What the hosted agents send in a reduction, and where that stands in the ledger.
+    """What the agents hosted (A,) send in a reduction, and where that stands in the ledger.
 
     senders: (K,) those with a parent, by their places among the hosted.  up: (K,) the positions of the edges to it.
     below: (K,) how many agents their messages upward speak of.
     children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 
+    hosted: IntArray
     senders: IntArray
     up: IntArray
     below: IntArray
@@ -200,12 +201,18 @@ class Way:
         senders = np.flatnonzero(hosted != tree.root)
         children = ids[mine[tree.parents] & (ids != tree.root)]
         return cls(
+            hosted,
             senders,
             edge_positions(union, tree.parents[hosted[senders]], hosted[senders]),
             tree.sums_below(np.ones(union.agents, dtype=np.int64))[hosted[senders]],
             children,
             edge_positions(union, children, tree.parents[children]),
         )
+
+    def counts(self, tree: Tree, who: BoolArray) -> tuple[IntArray, IntArray]:
+        """(K, n) how many agents are present below each sender, and (n,) in the fleet. who: (M, n)."""
+        below = tree.sums_below(who.astype(np.int64))
+        return below[self.hosted[self.senders]], below[tree.root]
 
     def informed(self, tree: Tree, recipient: int | None) -> BoolArray:
         """(L,) which children get the result; the others only learn that it is over."""
