@@ -263,13 +263,16 @@ class FrameNetwork(Network):
         for step in range(schedule.rounds):
             outgoing = {(move.sender, move.receiver): send(move) for move in due[step] if move.sender in hosted}
             expected = {(move.sender, move.receiver): move for move in due[step] if move.receiver in hosted}
-            received = self._round(outgoing, list(expected), self.round + step)
-            if outgoing:
-                senders, receivers = np.array(list(outgoing)).T
-                edges = edge_positions(self.topology.union, receivers, senders)
-                self._pricing.relays(edges, outgoing.values())
-            for edge, frame in received.items():
+            for edge, frame in self._step(outgoing, list(expected), step).items():
                 take(expected[edge], frame.parts)
+
+    def _step(self, outgoing: dict[Edge, tuple[Part, ...]], expected: list[Edge], step: int) -> dict[Edge, Frame]:
+        received = self._round(outgoing, expected, self.round + step)
+        if outgoing:
+            senders, receivers = np.array(list(outgoing)).T
+            edges = edge_positions(self.topology.union, receivers, senders)
+            self._pricing.relays(edges, outgoing.values())
+        return received
 
     def _own_parts(self, items: dict[str, list[Array]]) -> list[Known]:
         """Of each hosted agent that has something to say."""
