@@ -1,19 +1,8 @@
-"""What a fleet agrees on before it trains: scale and mean, coordinates, box and moments.
+"""What a fleet agrees on before it trains: scale and mean function, coordinates, box and moments, samples.
 
-The scale of the observations and their mean function, agreed by the fleet before anything is modelled.
-
-The moments of all data of a fleet, at every agent or at a central node: a box, and sums over the data on it, each
-in one reduction.
-
-No observation and no input is sent. What moments tell of them is in docs/privacy.md.
-
-The coordinates of a model, agreed by the fleet: the centre of its inputs, and their deviations.
-
-The communication data set of the generalized (g-) methods: D_+i = D_i U D_c.
-
-A row is drawn for where it lies (`arrays.py`): the same data have the same sample in whatever order rows and
-agents come, whatever the agents are called, and with fewer digits. A few more rows hardly change it, so that what was
-sent before need not be sent again.
+Scale, mean and coordinates are sums and extremes over the data of all agents. Moments are sums over the data on a grid
+in a box that holds them; no observation and no input is sent (docs/privacy.md says what moments reveal). Samples are
+the communication data set of the generalized (g-) methods, D_+i = D_i U D_c.
 """
 
 from __future__ import annotations

@@ -157,24 +157,28 @@ class GroupedNetwork(Network):
         content = tuple(Part(kind, 0, value) for kind, value in parts)
         self.send(group, Frame(self.own, group, number, content, phase_number(self._phase)))
 
-    def _receive(self, groups: Sequence[int], number: int, count: int) -> dict[int, tuple[NDArray[Any], ...]]:
-        """The arrays, so many, in the packets of this number from some groups."""
+    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
+        """The packets of this number from some groups; a NeighbourLostError at the deadline."""
 
         def waiting(groups: frozenset[int]) -> None:
             self.wait_for(self._near(groups))
 
-        expected = [(group, self.own) for group in groups]
         try:
-            frames = self.mailbox.take(expected, number, self._timeout, waiting) if expected else {}
+            frames = self.mailbox.take([(group, self.own) for group in groups], number, self._timeout, waiting)
         except NeighbourLostError as lost:
             raise NeighbourLostError(self.round, self._near(lost.neighbours), self._timeout) from None
-        for (group, _), frame in frames.items():
+        return {group: frame for (group, _), frame in frames.items()}
+
+    def _receive(self, groups: Sequence[int], number: int, count: int) -> dict[int, tuple[NDArray[Any], ...]]:
+        """The arrays, so many, in the packets of this number from some groups."""
+        frames = self.take(groups, number) if groups else {}
+        for group, frame in frames.items():
             sender = min(self._near([group]))
             if frame.phase != phase_number(self._phase):
                 raise NonsenseError(sender, f"expected the phase {self._phase!r}, got another one")
             if len(frame.parts) != count:
                 raise NonsenseError(sender, f"expected {count} arrays, got {len(frame.parts)}")
-        return {group: tuple(part.value for part in frame.parts) for (group, _), frame in frames.items()}
+        return {group: tuple(part.value for part in frame.parts) for group, frame in frames.items()}
 
     def _numbers(self, count: int) -> int:
         """The first of so many numbers of packets."""
