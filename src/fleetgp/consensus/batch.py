@@ -1,28 +1,16 @@
 """Many recursions at once, one per item of axis 1 (the queries of a prediction), which end one by one.
 
-One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only
-the edges inside an item's scope carry it.
+One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only the edges
+inside an item's scope carry it. A cell is one hosted agent's part in one item; a link brings one cell's value from one
+neighbour. An agent outside an item does not get its verdicts: there the fleet agrees after a verdict, along the tree,
+on whether anybody is still busy. Rules that need everyone's value flood it, once per iteration (`iterate_flooded`).
 
-All items are judged in the same windows, between which the agents rest (`spaced`). An agent outside an item does not
-hear its verdicts: there the fleet agrees after a verdict, along the tree, on whether anybody is still busy.
-
-Which agents an item of a batch concerns: all of them, or some.
-
-What the cells of a batch have around them in one round.
-
-A cell is one hosted agent's part in one item; a link brings one cell's value from one neighbour.
-
-Windows of max-consensus with rests between them, in which only the content travels.
-
-Whoever averages sends what is judged as the content of every round. So in the first round of a window the extremes are
-those of the messages themselves, and words are needed in the others only: 2 numbers beside each number of content. The
-first window brings the magnitudes at the start as well, one number more, in all of its rounds. Before each window the
-agents rest for three times as many rounds as it will send numbers beside each number of content: words about stopping
-are then less than a quarter of what has been sent, whenever one looks.
-
-When a window opens follows from the number of rounds: nothing is said about it.
-
-Many recursions at once that need everyone's value: one flood of diam(G) rounds per iteration.
+All items are judged in the same windows of max-consensus, between which only content travels (`Spaced`). Whoever
+averages sends what is judged as the content of every round. So in the first round of a window the extremes are those of
+the messages themselves, and words are needed in the others only: 2 numbers beside each number of content. The first
+window brings the magnitudes at the start as well, one number more, in all of its rounds. Before each window the agents
+rest for three times as many rounds as it will send numbers beside each number of content: words about stopping are then
+less than a quarter of what has been sent, whenever one looks. When a window opens follows from the number of rounds.
 """
 
 from __future__ import annotations
@@ -280,6 +268,11 @@ class BatchOutcome:
         return replace(self, residual=residual, converged=converged, diverged=diverged)
 
     @property
+    def running(self) -> BoolArray:
+        """(A, T) the cells without a final verdict."""
+        return ~self.converged & ~self.diverged
+
+    @property
     def status(self) -> Status:
         """The worst of all items."""
         if self.diverged.any():
@@ -350,8 +343,7 @@ class Batch:
         stands = np.where(converged, items.judged, items.state)
         outcome = items.outcome.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
         keep = ~verdict.converged & ~verdict.diverged
-        alive = items.alive.copy()
-        alive[items.alive] = keep
+        alive = items.alive & outcome.running
         if not keep.all():
             self._near.clear()
         state, rule = items.state[keep], items.rule.narrow(keep)
@@ -403,72 +395,38 @@ class FloodRule(abc.ABC):
         """The same rule for some of the items."""
 
 
-@dataclass(frozen=True)
-class FloodedItems:
-    """outcome: what is known of each item.  alive: (T,) those that still run, and of them rule, state and settled."""
+def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
+    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations.
 
-    outcome: BatchOutcome
-    iterations: int
-    alive: BoolArray
-    rule: FloodRule
-    state: Array
-    settled: Settled
-
-
-class Flooded:
-    """A flooded rule on a network, as the driver runs it."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-
-    def start(self, rule: FloodRule, state: Array, tol: float) -> FloodedItems:
-        everything = np.ones(state.shape[:2], dtype=bool)
-        return FloodedItems(BatchOutcome.before(state, everything, tol), 0, everything[0], rule, state, Settled(tol))
-
-    def step(self, items: FloodedItems) -> tuple[FloodedItems, Verdict | None]:
-        """One iteration. A verdict is about what was told in it: the state is already one update further."""
-        own = items.rule.message(items.state)
-        received = self.network.flood(own, items.rule.kind)
+    A verdict is about what was sent in its iteration: the state is already one update further.
+    """
+    agents, items = state.shape[:2]
+    alive, settled, done = np.ones((agents, items), dtype=bool), Settled(tol), 0
+    outcome = BatchOutcome.before(state, alive, tol)
+    while done < rounds and alive.any():
+        own = rule.message(state)
+        received = network.flood(own, rule.kind)
         check_from_peers(received, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
         everyone = np.stack(received)
         with np.errstate(over="ignore", invalid="ignore"):
-            state = items.rule.update(items.state, everyone)
-            settled = items.settled.heard(items.rule.settling(everyone))
+            state = rule.update(state, everyone)
+            settled = settled.heard(rule.settling(everyone))
             verdict = settled.verdict
-        items = replace(items, iterations=items.iterations + 1, state=state, settled=settled)
-        return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
-
-    def ends(self, items: FloodedItems, verdict: Verdict) -> bool:
-        return not items.alive.any()
-
-    def _judged(self, items: FloodedItems, verdict: Verdict) -> FloodedItems:
+        done += 1
+        if verdict is None:
+            continue
+        same = Verdict(np.tile(verdict.residual, agents), tol)  # everyone saw the same numbers
+        outcome = outcome.after(done, _cells(state), alive).judged(same, alive)
         keep = ~verdict.converged & ~verdict.diverged
-        agents = len(items.state)
-        alike = Verdict(np.tile(verdict.residual, agents), verdict.tol)  # everyone saw the same numbers
-        outcome = current(items).judged(alike, _cells(items))
-        if keep.all():
-            return replace(items, outcome=outcome)
-        alive = items.alive.copy()
-        alive[items.alive] = keep
-        narrowed = items.settled.narrowed(keep)
-        return FloodedItems(outcome, items.iterations, alive, items.rule.narrow(keep), items.state[:, keep], narrowed)
+        if not keep.all():
+            alive = alive & outcome.running
+            state, rule, settled = state[:, keep], rule.narrow(keep), settled.narrowed(keep)
+    return outcome.after(done, _cells(state), alive)
 
 
-def current(items: FloodedItems) -> BatchOutcome:
-    """Where all items stand now."""
-    cells = items.state.reshape(-1, *items.state.shape[2:])
-    return items.outcome.after(items.iterations, cells, _cells(items))
-
-
-def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
-    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations."""
-    flooded = Flooded(network)
-    items, _, _ = drive(flooded, flooded.start(rule, state, tol), rounds if state.shape[1] else 0)
-    return current(items)
-
-
-def _cells(items: FloodedItems) -> BoolArray:
-    return np.broadcast_to(items.alive, items.outcome.residual.shape)
+def _cells(state: Array) -> Array:
+    """(A, T, ...) -> (A T, ...)."""
+    return state.reshape(-1, *state.shape[2:])
 
 
 def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:
