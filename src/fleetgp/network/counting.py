@@ -196,12 +196,11 @@ class CountingNetwork(InProcess):
         tree, up = self.tree, task.pieces(task.x.shape[2:])
         down = hearing(task, tree, len(task.pieces(task.result_shape)))
         schedule = Schedule.of(self.topology, self.round, len(up), down)
-        counts = None if task.present is None else self._way.counts(tree, task.present)
-        absent = np.zeros(task.rows, dtype=bool) if counts is None else counts[1] == 0
-        self._pricing.reduction(task, self._way, tree, counts)
+        self._pricing.reduction(task, self._way, tree, task.present)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
-        return Reduced(None, None, absent)
+        present = np.ones((1, task.rows), dtype=bool) if task.present is None else task.present
+        return Reduced(None, None, np.asarray(~present.any(axis=0)))
 
     def collect(
         self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None

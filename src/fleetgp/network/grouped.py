@@ -23,7 +23,6 @@ from fleetgp.errors import InputError, NeighbourLostError, NonsenseError
 from fleetgp.graph import Graph, Topology, Tree, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming
-from fleetgp.network.group_tree import GroupTree
 from fleetgp.network.ledger import check_kind
 from fleetgp.network.pricing import (
     WORDS,
@@ -33,7 +32,7 @@ from fleetgp.network.pricing import (
     shapes_of,
     speaking_in,
 )
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, Way
+from fleetgp.network.reduction import Reduced, Reducing, Schedule, Wave, Way
 from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
 
@@ -209,59 +208,56 @@ class GroupedNetwork(Network):
     # ---- along the tree -------------------------------------------------------------------------------
 
     @cached_property
-    def _group_tree(self) -> GroupTree:
-        return GroupTree(self.tree, self._hosted, self._group_of, self.own)
+    def _waves(self) -> list[Wave]:
+        return Wave.all_of(self.tree, self._group_of, self.own)
 
     @cached_property
     def _way(self) -> Way:
         return Way.of(self.topology.union, self.tree, self._hosted)
 
     def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
-        steps = self._group_tree
-        number = self._numbers(len(steps.waves) + 1)
-        last = number + len(steps.waves) - 1
+        number = self._numbers(len(self._waves) + 1)
+        last = number + len(self._waves) - 1
         rows = self._merge_waves(task, number)
         who = None if task.present is None else self._everyones_presence(task.present, last)  # no rows leave then
-        total = task.finished(rows[self.hosted.index(tree.root)], who) if self.own == steps.root else None
-        value = self._pass_down(task, total, last + 1)
-        self._pricing.reduction(task, self._way, tree, None if who is None else self._way.counts(tree, who))
+        value = self._pass_down(task, rows[tree.root], who, last + 1)
+        self._pricing.reduction(task, self._way, tree, who)
         absent = np.zeros(task.rows, dtype=bool) if who is None else np.asarray(~who.any(axis=0))
         informed = task.recipient is None or task.recipient in self.hosted
         return Reduced(value if informed else None, who if informed else None, absent)
 
     def _merge_waves(self, task: Reducing, number: int) -> Array:
-        """All rows in the slots of the group's tree, merged as every agent would, child by child."""
-        agents, width = len(task.x), task.x[0].size
-        rows = np.empty((self._group_tree.slots, *task.x.shape[1:]))
-        rows[:agents] = task.x
-        for wave, step in enumerate(self._group_tree.waves):
+        """(M, n, ..) the rows of the agents here with all below them, merged as every agent would, child by child."""
+        row, width = task.x.shape[1:], task.x[0].size
+        rows = np.empty((self.agents, *row))
+        rows[self._hosted] = task.x
+        for wave, step in enumerate(self._waves):
             for group, (arrived,) in self._receive(list(step.arriving), number + wave - 1, 1).items():
-                slots = step.arriving[group]
-                children = self._group_tree.children[slots - agents]
-                check_rows(task.kind, children, arrived, (len(slots), width))
-                rows[slots] = arrived.reshape(len(slots), *task.x.shape[1:])
-                task.merge.check(children, rows[slots], None)
+                children = step.arriving[group]
+                check_rows(task.kind, children, arrived, (len(children), width))
+                rows[children] = arrived.reshape(len(children), *row)
+                task.merge.check(children, rows[children], None)
             for below, above in step.turns:
                 rows[above] = task.merge.function(rows[above], rows[below])
-            for group, slots in step.leaving.items():
-                self._send_content(group, number + wave, (task.kind, rows[slots].reshape(len(slots), width)))
+            for group, children in step.leaving.items():
+                self._send_content(group, number + wave, (task.kind, rows[children].reshape(len(children), width)))
         return rows
 
-    def _pass_down(self, task: Reducing, total: Array | None, number: int) -> Array | None:
-        """What the root made of the total, in the groups that are informed. The others hear that it is over."""
-        steps, groups = self._group_tree, set(range(len(self.hosting)))
-        if task.recipient is not None:
-            groups = steps.way_to(int(self._group_of[task.recipient]))
-        if self.own != steps.root:
-            above, shape = steps.above[self.own], (task.rows, *task.result_shape)
-            arrays = self._receive([above], number, int(self.own in groups))[above]
-            for arrived in arrays:
-                check_rows(task.kind, [self.hosting[above][0]], arrived[None], (1, math.prod(shape)))
-                total = arrived.reshape(shape)
-        for group in steps.below:
-            content = [(task.kind, total.ravel())] if total is not None and group in groups else []
-            self._send_content(group, number, *content)
-        return total
+    def _pass_down(self, task: Reducing, total: Array, who: BoolArray | None, number: int) -> Array | None:
+        """What the root makes of the total, in the groups that are informed. The others hear that it is over."""
+        root = int(self._group_of[self.tree.root])
+        informed = [task.recipient is None or task.recipient in group for group in self.hosting]
+        if self.own == root:
+            value = task.finished(total, who)
+            for group in self._others:
+                self._send_content(group, number, *([(task.kind, value.ravel())] if informed[group] else []))
+            return value
+        arrays = self._receive([root], number, int(informed[self.own]))[root]
+        if not arrays:
+            return None
+        shape = (task.rows, *task.result_shape)
+        check_rows(task.kind, [self.hosting[root][0]], arrays[0][None], (1, math.prod(shape)))
+        return arrays[0].reshape(shape)
 
     def _everyones_presence(self, present: BoolArray, number: int) -> BoolArray:
         """(M, n) who is present in which row."""

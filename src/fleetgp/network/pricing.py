@@ -81,21 +81,21 @@ class Pricing:
                 self.ledger.record(self.phase, kind, edge, scalars.sum(), size.sum())
             self.headers(edge)
 
-    def reduction(self, task: Reducing, way: Way, tree: Tree, counts: tuple[IntArray, IntArray] | None) -> None:
+    def reduction(self, task: Reducing, way: Way, tree: Tree, who: BoolArray | None) -> None:
         """What the hosted agents send in a reduction along the tree, all at once.
 
-        counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
+        who: (M, n) is present in which row; None where all are.
         """
         informed = way.informed(tree, task.recipient)
         row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
-        if counts is None:
+        if who is None:
             self._rows(task, way.up, row)
             self._rows(task, down, task.result_shape)
             self.headers(others)
             return
-        below, total = counts
-        agents = len(tree.parents)
-        self._present(task, agents, way.up, row, below, way.below)
+        agents, below = len(who), tree.sums_below(who.astype(np.int64))
+        total = below[tree.root]
+        self._present(task, agents, way.up, row, below[way.senders], way.below)
         present = np.broadcast_to(total, (len(down), len(total)))
         self._present(task, agents, down, task.result_shape, present, np.full(len(down), agents))
         if len(others):
@@ -143,7 +143,7 @@ class Pricing:
         amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
         below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
         for edges, carried in (
-            (way.up, below[way.hosted[way.senders]]),
+            (way.up, below[way.senders]),
             (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
         ):
             some = carried[:, 0] > 0

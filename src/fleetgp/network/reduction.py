@@ -179,14 +179,13 @@ def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
 
 @dataclass(frozen=True)
 class Way:
-    """What the agents hosted (A,) send in a reduction, and where that stands in the ledger.
+    """What the hosted agents send in a reduction, and where that stands in the ledger.
 
-    senders: (K,) those with a parent, by their places among the hosted.  up: (K,) the positions of the edges to it.
+    senders: (K,) those with a parent.  up: (K,) the positions of the edges to it.
     below: (K,) how many agents their messages upward speak of.
     children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 
-    hosted: IntArray
     senders: IntArray
     up: IntArray
     below: IntArray
@@ -196,26 +195,62 @@ class Way:
     @classmethod
     def of(cls, union: Graph, tree: Tree, hosted: IntArray) -> Way:
         ids = np.arange(union.agents)
-        mine = np.zeros(union.agents, dtype=bool)
-        mine[hosted] = True
-        senders = np.flatnonzero(hosted != tree.root)
-        children = ids[mine[tree.parents] & (ids != tree.root)]
+        senders = hosted[hosted != tree.root]
+        children = ids[np.isin(tree.parents, hosted) & (ids != tree.root)]
         return cls(
-            hosted,
             senders,
-            edge_positions(union, tree.parents[hosted[senders]], hosted[senders]),
-            tree.sums_below(np.ones(union.agents, dtype=np.int64))[hosted[senders]],
+            edge_positions(union, tree.parents[senders], senders),
+            tree.sums_below(np.ones(union.agents, dtype=np.int64))[senders],
             children,
             edge_positions(union, children, tree.parents[children]),
         )
-
-    def counts(self, tree: Tree, who: BoolArray) -> tuple[IntArray, IntArray]:
-        """(K, n) how many agents are present below each sender, and (n,) in the fleet. who: (M, n)."""
-        below = tree.sums_below(who.astype(np.int64))
-        return below[self.hosted[self.senders]], below[tree.root]
 
     def informed(self, tree: Tree, recipient: int | None) -> BoolArray:
         """(L,) which children get the result; the others only learn that it is over."""
         if recipient is None:
             return np.ones(len(self.children), dtype=bool)
         return np.isin(self.children, recipients_of(tree, recipient))
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What a group of agents that one process hosts does at once in a reduction.
+
+    arriving: of each other group, the agents whose rows it sent in the wave before.
+    turns: whose rows are merged, (below, above).
+    leaving: of each other group, the agents whose rows go to it.
+    """
+
+    arriving: dict[int, IntArray]
+    turns: list[tuple[IntArray, IntArray]]
+    leaving: dict[int, IntArray]
+
+    @classmethod
+    def all_of(cls, tree: Tree, group_of: IntArray, own: int) -> list[Wave]:
+        """Those of a group; as many as in every group. In the last one the root has everything.
+
+        An agent's rows are ready in the wave that is the largest number of cut edges on a way up to it. In each wave a
+        group merges all that is ready, level by level, and sends each other group once what that one waits for: as soon
+        as it has what it needs, and as often as the longest way crosses between groups, not once for each level.
+        """
+        agents, group_above = np.arange(len(tree.parents)), group_of[tree.parents]
+        cut = group_of != group_above
+        ready = np.zeros_like(agents)
+        for below, above in tree.levels:
+            np.maximum.at(ready, above, ready[below] + cut[below])
+        waves = []
+        for number in range(int(ready[tree.root]) + 1):
+            arriving = agents[cut & (group_above == own) & (ready == number - 1)]
+            leaving = agents[cut & (group_of == own) & (ready == number)]
+            waves.append(cls(_by_group(arriving, group_of), [], _by_group(leaving, group_above)))
+        for below, above in tree.turns:
+            here = group_of[above] == own
+            for number in np.unique(ready[above[here]]):
+                some = here & (ready[above] == number)
+                waves[number].turns.append((below[some], above[some]))
+        return waves
+
+
+def _by_group(agents: IntArray, group_of: IntArray) -> dict[int, IntArray]:
+    groups = group_of[agents]
+    return {int(group): agents[groups == group] for group in np.unique(groups)}
