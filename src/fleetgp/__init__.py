@@ -44,9 +44,8 @@ if TYPE_CHECKING:
         Suggestion,
         register_rule,
     )
-    from fleetgp.storage.loading import load_model
+    from fleetgp.storage.folder import load_model, save_model
     from fleetgp.storage.model import Model
-    from fleetgp.storage.saving import save_model
     from fleetgp.training import (
         TRAINING_METHODS,
         Fit,
@@ -129,9 +128,8 @@ _HOMES = {
     "kernels": ("register_kernel",),
     "model.hyperparameters": ("Hyperparameters",),
     "metrics": ("Scores", "score"),
-    "storage.loading": ("load_model",),
+    "storage.folder": ("load_model", "save_model"),
     "storage.model": ("Model",),
-    "storage.saving": ("save_model",),
     "network": ("InProcess", "Ledger", "Loopback", "Network"),
     "prediction": (
         "PREDICTION_METHODS",

@@ -15,6 +15,15 @@ def readable_bytes(count: int) -> str:
     return f"{count} B"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "agent"), counted(2_000, "agent")
+    ('1 agent', '2,000 agents')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def readable_seconds(seconds: float) -> str:
     """A time with as many digits as it deserves.
 

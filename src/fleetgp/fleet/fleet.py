@@ -70,8 +70,7 @@ from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
-from fleetgp.metrics import LEVEL, Scores
-from fleetgp.metrics.scores import half_width
+from fleetgp.metrics import LEVEL, Scores, half_width
 from fleetgp.network import InProcess
 from fleetgp.options import (
     CalibrateKeywords,
