@@ -32,7 +32,7 @@ from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
 from fleetgp.network.pricing import Pricing
-from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
+from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule
 
 
 class Clock:
@@ -269,11 +269,10 @@ class Network(abc.ABC):
 
     def _reduced(self, task: Reducing) -> Reduced:
         self._check_own(task)
-        tree = self.tree
-        up, down = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
-        schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
+        up, down = len(task.pieces(task.x.shape[2:])), len(task.pieces(task.result_shape))
+        schedule = Schedule.of(self.topology, self.round, task.recipient, up, down)
         with self._in_use():
-            reduced = self._reduce(task, tree, schedule)
+            reduced = self._reduce(task, self.tree, schedule)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return reduced
@@ -288,12 +287,9 @@ class Network(abc.ABC):
         Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
-        tree = self.tree
-        hears = np.ones(self.agents, dtype=np.int64)
-        hears[tree.root] = 0
-        schedule = Schedule.of(self.topology, self.round, 1, hears)
+        schedule = Schedule.of(self.topology, self.round, recipient, 1, 1)
         with self._in_use():
-            everyone = self._collect(items, tree, schedule, recipient)
+            everyone = self._collect(items, self.tree, schedule, recipient)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return everyone if recipient is None or recipient in self.hosted else None

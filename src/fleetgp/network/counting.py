@@ -20,11 +20,11 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.graph import Topology
+from fleetgp.graph import Topology, Tree
 from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
+from fleetgp.network.reduction import Reduced, Reducing, Schedule
 from fleetgp.validation import check_whole
 
 
@@ -187,18 +187,14 @@ class CountingNetwork(InProcess):
         return received
 
     def _reduced(self, task: Reducing) -> Reduced:
-        reduced = self._priced(task) if self._phase in self._unheard else super()._reduced(task)
+        reduced = super()._reduced(task)
         self._along_tree("reduce")
         return reduced
 
-    def _priced(self, task: Reducing) -> Reduced:
-        """Count a reduction without computing it."""
-        tree, up = self.tree, task.pieces(task.x.shape[2:])
-        down = hearing(task, tree, len(task.pieces(task.result_shape)))
-        schedule = Schedule.of(self.topology, self.round, len(up), down)
+    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+        if self._phase not in self._unheard:
+            return super()._reduce(task, tree, schedule)
         self._pricing.reduction(task, self._way, tree, task.present)
-        self.ledger.count_rounds(self._phase, schedule.rounds)
-        self.round += schedule.rounds
         present = np.ones((1, task.rows), dtype=bool) if task.present is None else task.present
         return Reduced(None, None, np.asarray(~present.any(axis=0)))
 

@@ -107,7 +107,7 @@ class Reduced:
 class Schedule:
     """In which step which piece crosses which edge.
 
-    ups: (P, M) when an agent sends a piece to its parent.  downs: (P', M) when it hears one from its parent; -1 for
+    ups: (P, M) when an agent sends a piece to its parent.  downs: (P', M) when it gets one from its parent; -1 for
     never.  rounds: how many steps there are.
     """
 
@@ -116,23 +116,24 @@ class Schedule:
     rounds: int
 
     @classmethod
-    def of(cls, topology: Topology, round: int, up: int, hears: IntArray) -> Schedule:
-        """From a round on. up: how many pieces go up; hears: (M,) how many come down to each agent."""
+    def of(cls, topology: Topology, round: int, recipient: int | None, up: int, down: int) -> Schedule:
+        """From a round on. up, down: how many pieces go up, and come down to who gets the result."""
         tree = Tree.of(topology.union)
+        counts = pieces_down(tree, recipient, down)
         if topology.period == 1:
             ups = tree.heights + np.arange(up)[:, None]
             ups[:, tree.root] = -1
             first = tree.height + up - 1 if topology.agents > 1 else 0
-            numbers = np.arange(hears.max(initial=0))[:, None]
-            downs = np.where(numbers < hears, first + tree.depths - 1 + numbers, -1)
+            numbers = np.arange(counts.max(initial=0))[:, None]
+            downs = np.where(numbers < counts, first + tree.depths - 1 + numbers, -1)
             downs[:, tree.root] = -1
             return cls(ups, downs, max(first, int(downs.max(initial=-1)) + 1))
-        return _stored_and_forwarded(topology, tree, round, up, hears)
+        return _stored_and_forwarded(topology, tree, round, up, counts)
 
 
-def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, hears: IntArray) -> Schedule:
+def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, counts: IntArray) -> Schedule:
     """On graphs that vary with time: a piece crosses an edge of the union's tree in the next round that has it."""
-    agents, pieces = topology.agents, int(hears.max(initial=0))
+    agents, pieces = topology.agents, int(counts.max(initial=0))
     ups, downs = np.full((up, agents), -1, dtype=np.int64), np.full((pieces, agents), -1, dtype=np.int64)
 
     def ready(piece: int, agent: int, step: int) -> bool:
@@ -149,25 +150,12 @@ def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, h
             waiting = [piece for piece in range(up) if ups[piece, agent] < 0]
             if waiting and ready(waiting[0], agent, step):
                 ups[waiting[0], agent] = step
-            missing = [piece for piece in range(int(hears[agent])) if downs[piece, agent] < 0]
+            missing = [piece for piece in range(int(counts[agent])) if downs[piece, agent] < 0]
             if missing and (arrived if parent == tree.root else 0 <= downs[missing[0], parent] < step):
                 downs[missing[0], agent] = step
-        if arrived and all((downs[: hears[agent], agent] >= 0).all() for agent in range(agents) if agent != tree.root):
+        if arrived and all((downs[: counts[agent], agent] >= 0).all() for agent in range(agents) if agent != tree.root):
             return Schedule(ups, downs, max(int(ups.max()), int(downs.max(initial=-1))) + 1)
         step += 1
-
-
-def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
-    """(M,) how many pieces come down to each agent.
-
-    All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
-    nobody is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
-    """
-    hears = np.full(len(tree.parents), pieces if task.recipient is None else 1, dtype=np.int64)
-    if task.recipient is not None:
-        hears[tree.way_to(task.recipient)] = pieces
-    hears[tree.root] = 0
-    return hears
 
 
 def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
@@ -175,6 +163,19 @@ def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
     if recipient is not None:
         return tree.way_to(recipient)
     return [agent for agent in range(len(tree.parents)) if agent != tree.root]
+
+
+def pieces_down(tree: Tree, recipient: int | None, pieces: int) -> IntArray:
+    """(M,) how many pieces come down to each agent.
+
+    All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
+    nobody is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
+    """
+    downs = np.full(len(tree.parents), pieces if recipient is None else 1, dtype=np.int64)
+    if recipient is not None:
+        downs[tree.way_to(recipient)] = pieces
+    downs[tree.root] = 0
+    return downs
 
 
 @dataclass(frozen=True)

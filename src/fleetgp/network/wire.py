@@ -87,20 +87,8 @@ def encode(frame: Frame) -> bytes:
     >>> len(encode(frame)) == HEADER_BYTES + part_bytes(ndim=1, scalars=2)
     True
     """
-    chunks = [
-        _HEADER.pack(
-            MAGIC,
-            VERSION,
-            0,
-            len(frame.parts),
-            frame.run,
-            frame.epoch,
-            frame.phase,
-            frame.round,
-            frame.sender,
-            frame.receiver,
-        )
-    ]
+    numbers = frame.run, frame.epoch, frame.phase, frame.round, frame.sender, frame.receiver
+    chunks = [_HEADER.pack(MAGIC, VERSION, 0, len(frame.parts), *numbers)]
     for part in frame.parts:
         value = np.ascontiguousarray(part.value)
         code = TYPES.index(value.dtype.newbyteorder("<"))
