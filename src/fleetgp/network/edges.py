@@ -76,7 +76,8 @@ class Cargo:
     incoming: the round's edges.
     edges, rows: (L,) row rows[l] of the part is sent back along incoming edge edges[l]; sorted by edge.
     arriving: (L',) the incoming edge of every row that arrives; sorted. Within an edge both ends have the same order.
-    sent, received: (E,) how many rows each edge carries.  used: the edges on which something is sent.
+    sent, received: (E,) how many rows each edge carries.
+    positions: in the ledger, of the edges on which rows are sent.  counts: how many on each of them.
     """
 
     def __init__(self, incoming: Incoming, edges: IntArray, rows: IntArray, arriving: IntArray) -> None:
@@ -84,7 +85,8 @@ class Cargo:
         count = len(incoming.senders)
         self.sent = np.bincount(edges, minlength=count)
         self.received = np.bincount(arriving, minlength=count)
-        self.used = np.flatnonzero(self.sent)
+        used = np.flatnonzero(self.sent)
+        self.positions, self.counts = incoming.outgoing[used], self.sent[used]
 
     @classmethod
     def of_masks(cls, incoming: Incoming, outgoing: BoolArray, arriving: BoolArray) -> Cargo:

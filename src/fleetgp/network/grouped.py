@@ -187,8 +187,8 @@ class GroupedNetwork(Network):
     # ---- a round --------------------------------------------------------------------------------------
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        number, groups = self._numbers(1), list(self._routes_of(incoming.every_value).arriving)
-        routes = {kind: self._routes_of(cargo) for kind, cargo in cargos.items()}
+        number, routes = self._numbers(1), {kind: self._routes_of(cargo) for kind, cargo in cargos.items()}
+        groups = list(next(iter(routes.values())).arriving) if routes else []  # the same for every cargo
         for group in groups:
             self._send_content(group, number, *((k, _flat(x[routes[k].leaving[group]])) for k, x in parts.items()))
         result = {kind: _taken(x, routes[kind].sources) for kind, x in parts.items()}
@@ -201,9 +201,10 @@ class GroupedNetwork(Network):
         return result
 
     def _routes_of(self, cargo: Cargo) -> Routes:
-        if cargo not in self._routes:
-            self._routes[cargo] = Routes(cargo, self._group_of, self.own)
-        return self._routes[cargo]
+        routes = self._routes.get(cargo)
+        if routes is None:
+            routes = self._routes[cargo] = Routes(cargo, self._group_of, self.own)
+        return routes
 
     # ---- along the tree -------------------------------------------------------------------------------
 

@@ -61,15 +61,14 @@ class Pricing:
 
     def exchange(self, incoming: Incoming, parts: Mapping[str, Array], cargos: Mapping[str, Cargo]) -> None:
         """One round: of every part those rows that its cargo puts on an edge."""
-        used = np.zeros(len(incoming.senders), dtype=bool)
         for kind, x in parts.items():
             cargo = cargos[kind]
             ndim = x.ndim - 1 if cargo is incoming.every_value else x.ndim
-            scalars = cargo.sent[cargo.used] * math.prod(x.shape[1:])
-            edges = incoming.outgoing[cargo.used]
-            self.ledger.record(self.phase, kind, edges, scalars, part_bytes(ndim, 0) + 8 * scalars)
-            used[cargo.used] = True
-        self.headers(incoming.outgoing[used])
+            scalars = cargo.counts * math.prod(x.shape[1:])
+            self.ledger.record(self.phase, kind, cargo.positions, scalars, part_bytes(ndim, 0) + 8 * scalars)
+        used = list({cargo: cargo.positions for cargo in cargos.values()}.values())
+        if used:
+            self.headers(used[0] if len(used) == 1 else np.unique(np.concatenate(used)))
         self.ledger.count_rounds(self.phase, 1)
 
     def relays(self, edges: IntArray, messages: Iterable[Sequence[Part]]) -> None:
