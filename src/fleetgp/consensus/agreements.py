@@ -166,7 +166,7 @@ class Frame:
         return cls(Box.around(np.stack([high, low])), round(count), mean, float(np.sqrt(squares / count)))
 
 
-#: The sizes of the grid that the fleet shall have, from what its data are like; None where there is none.
+#: The sizes of the fleet's grid, from what its data are like; None where there is none.
 Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
@@ -227,7 +227,7 @@ def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observat
 def agree_on_moments(
     network: Network, shards: Dataset, theta: Array, *, spare: int = 1, central: bool = False
 ) -> FleetMoments:
-    """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
+    """The moments for one theta: two reductions. spare: for how many times the observations the grid should do."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
 
     def plan(frame: Frame) -> tuple[int, ...] | None:
@@ -314,7 +314,7 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
 
 
 def _sphere(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
-    """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
+    """Check that all places are on it; every agent learns of one that is not. Other latitudes are not revealed."""
     dimension = shards.dimension
     ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in shards.summaries])
     north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
@@ -427,7 +427,7 @@ def communication_data(
 
 
 def _everyones(network: Network, parts: dict[str, list[Array]], *, central: bool) -> dict[str, list[Array]]:
-    """What all agents tell, at every agent."""
+    """The parts of all agents, at every agent."""
     if central:
         everyone = network.gather(parts)
         for kind, values in everyone.items():

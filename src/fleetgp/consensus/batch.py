@@ -5,12 +5,12 @@ inside an item's scope carry it. A cell is one hosted agent's part in one item; 
 neighbour. An agent outside an item does not get its verdicts: there the fleet agrees after a verdict, along the tree,
 on whether anybody is still busy. Rules that need everyone's value flood it, once per iteration (`iterate_flooded`).
 
-All items are judged in the same windows of max-consensus, between which only content travels (`Spaced`). Whoever
-averages sends what is judged as the content of every round. So in the first round of a window the extremes are those of
-the messages themselves, and words are needed in the others only: 2 numbers beside each number of content. The first
-window brings the magnitudes at the start as well, one number more, in all of its rounds. Before each window the agents
-rest for three times as many rounds as it will send numbers beside each number of content: words about stopping are then
-less than a quarter of what has been sent, whenever one looks. When a window opens follows from the number of rounds.
+All items are judged in the same windows of max-consensus, between which only content travels (`Spaced`). The content of
+an averaging round is what is judged. So in the first round of a window the extremes are those of the messages
+themselves, and words are needed in the others only: 2 numbers beside each number of content. The first window brings
+the magnitudes at the start as well, one number more, in all of its rounds. Before each window the agents rest for three
+times as many rounds as it will send numbers beside each number of content: words about stopping are then less than a
+quarter of what has been sent at any time. When a window opens follows from the number of rounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.iterate import drive
 from fleetgp.consensus.reductions import maximum
-from fleetgp.consensus.stopping import KIND, Maximin, Reducing, Settled, Status, Verdict, Watch, Window
+from fleetgp.consensus.stopping import KIND, Edges, Maximin, Settled, Status, Verdict, Watch, Window
 from fleetgp.graph import Graph, metropolis_weights
 from fleetgp.network import Cargo, Network
 from fleetgp.network.wire import check_from_peers
@@ -42,8 +42,8 @@ class Scope(abc.ABC):
     window: int
 
     @cached_property
-    def all_hear(self) -> bool:
-        """Whether every agent takes part in every item and so hears its verdict; items of a single agent have but one
+    def all_judge(self) -> bool:
+        """Whether every agent takes part in every item and so gets its verdict; items of a single agent have but one
         verdict, the first, which is known to end them.
         """
         return bool(self.active[:, self.active.sum(axis=0) > 1].all())
@@ -89,7 +89,7 @@ class CellLinks:
         incoming, graph = network.incoming, network.topology.at(network.round)
         hosted, ours = list(network.hosted), np.isin(graph.directed[:, 0], network.hosted)
         number = np.cumsum(alive).reshape(alive.shape) - 1
-        # Both ends of an edge have the same items alive: they heard the same verdicts.
+        # Both ends of an edge have the same items alive: they got the same verdicts.
         edges, items = np.nonzero(scope.edges(graph)[ours] & alive[incoming.receivers])
         receivers = number[incoming.receivers[edges], items]
         cargo = Cargo(incoming, edges, receivers, edges)
@@ -101,13 +101,13 @@ class CellLinks:
         """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
         reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
         for rank, (cells, links) in enumerate(self._ranks):
-            heard = values.take(links, axis=0)
+            values_of_rank = values.take(links, axis=0)
             if not rank and len(cells) == len(reduced):
-                reduced = heard
+                reduced = values_of_rank
             elif len(cells) == len(reduced):
-                operation(reduced, heard, out=reduced)
+                operation(reduced, values_of_rank, out=reduced)
             else:
-                reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
+                reduced[cells] = operation(reduced.take(cells, axis=0), values_of_rank) if rank else values_of_rank
         return reduced
 
     def differences(self, state: Array, received: Array) -> Array:
@@ -175,7 +175,7 @@ class Spaced:
         words = 2 * (length - 1) + (0 if self.agreed else length)
         return self.age == REST * words
 
-    def opened(self, values: Array) -> Spaced:
+    def open(self, values: Array) -> Spaced:
         """With a window about the values (C, K) of this round."""
         if self.agreed:
             return replace(self, window=Window.of(self.rule, Watch(values), self.start))
@@ -190,7 +190,7 @@ class Spaced:
             return self.window.parts
         return {} if self.agreed else {KIND: self.start}
 
-    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Spaced:
+    def update(self, received: Mapping[str, Array], edges: Edges) -> Spaced:
         """One round later."""
         if self.window is None:
             return replace(self, age=self.age + 1)
@@ -199,7 +199,7 @@ class Spaced:
             values = content.reshape(len(content), self.start.shape[1])
             words = [] if self.agreed else [received[KIND]]
             received = {KIND: np.concatenate([values, -values, *words], axis=-1)}
-        return replace(self, age=self.age + 1, window=self.window.heard(received, edges))
+        return replace(self, age=self.age + 1, window=self.window.update(received, edges))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -209,7 +209,7 @@ class Spaced:
             return verdict
         return replace(self.window, first_scale=verdict.largest[START]).verdict
 
-    def rested(self, verdict: Verdict, keep: BoolArray) -> Spaced:
+    def rest(self, verdict: Verdict, keep: BoolArray) -> Spaced:
         """After a verdict, the next rest; keep: of the cells, those that go on."""
         start = self.start if self.agreed else verdict.largest[START]
         return Spaced(self.rule, self.kind, start[keep], agreed=True)
@@ -318,7 +318,7 @@ class Batch:
     def step(self, items: Items) -> tuple[Items, Verdict | None]:
         """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
         if items.spaced is not None and items.spaced.due:
-            items = replace(items, spaced=items.spaced.opened(_flat(items.state)), judged=items.state)
+            items = replace(items, spaced=items.spaced.open(_flat(items.state)), judged=items.state)
         rule, spaced, graph = items.rule, items.spaced, self.network.topology.at(self.network.round)
         if graph not in self._near:
             self._near[graph] = CellLinks.of(self.network, self.scope, items.alive)
@@ -330,7 +330,7 @@ class Batch:
         items = replace(items, rounds=items.rounds + 1, state=state)
         if spaced is None:
             return items, None
-        spaced = spaced.heard(received, near)
+        spaced = spaced.update(received, near)
         items, verdict = replace(items, spaced=spaced), spaced.verdict
         return (items, None) if verdict is None else (self._judged(items, spaced, verdict), verdict)
 
@@ -348,11 +348,11 @@ class Batch:
             self._near.clear()
         state, rule = items.state[keep], items.rule.narrow(keep)
         over, asked = self._nobody_busy(items, alive)
-        return Items(outcome, items.rounds, alive, rule, state, state, spaced.rested(verdict, keep), asked, over)
+        return Items(outcome, items.rounds, alive, rule, state, state, spaced.rest(verdict, keep), asked, over)
 
     def _nobody_busy(self, items: Items, alive: BoolArray) -> tuple[bool, int]:
         """After a verdict: whether all items have ended, as far as the fleet knows, and when it last asked."""
-        if self.scope.all_hear:
+        if self.scope.all_judge:
             return not alive.any(), items.asked
         if items.rounds - items.asked < max(PATIENCE * self.network.diameter, items.asked // SHARE):
             return False, items.asked
@@ -410,7 +410,7 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
         everyone = np.stack(received)
         with np.errstate(over="ignore", invalid="ignore"):
             state = rule.update(state, everyone)
-            settled = settled.heard(rule.settling(everyone))
+            settled = settled.update(rule.settling(everyone))
             verdict = settled.verdict
         done += 1
         if verdict is None:
@@ -420,7 +420,7 @@ def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: 
         keep = ~verdict.converged & ~verdict.diverged
         if not keep.all():
             alive = alive & outcome.running
-            state, rule, settled = state[:, keep], rule.narrow(keep), settled.narrowed(keep)
+            state, rule, settled = state[:, keep], rule.narrow(keep), settled.narrow(keep)
     return outcome.after(done, _cells(state), alive)
 
 

@@ -32,7 +32,7 @@ from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
 from fleetgp.network.pricing import Pricing
-from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule
+from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, ReductionTask, Schedule
 
 
 class Clock:
@@ -245,7 +245,9 @@ class Network(abc.ABC):
             It may use what all agents know.
         recipient: the only agent that gets the result; None is returned where it is not hosted.
         """
-        task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, result_shape), recipient)
+        task = ReductionTask(
+            self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, result_shape), recipient
+        )
         return self._reduced(task).value
 
     def reduce_present(
@@ -265,9 +267,11 @@ class Network(abc.ABC):
         it as its second argument. Every agent learns in which rows nobody was.
         """
         rows = np.where(present.reshape(*present.shape, *[1] * (np.ndim(x) - 2)), self._as_hosted(x), merge.identity)
-        return self._reduced(Reducing(rows, check_kind(kind), merge, present, finish, _row(x, result_shape), recipient))
+        return self._reduced(
+            ReductionTask(rows, check_kind(kind), merge, present, finish, _row(x, result_shape), recipient)
+        )
 
-    def _reduced(self, task: Reducing) -> Reduced:
+    def _reduced(self, task: ReductionTask) -> Reduced:
         self._check_own(task)
         up, down = len(task.pieces(task.x.shape[2:])), len(task.pieces(task.result_shape))
         schedule = Schedule.of(self.topology, self.round, task.recipient, up, down)
@@ -317,7 +321,7 @@ class Network(abc.ABC):
         """Relay for some rounds, and write the traffic into the ledger."""
 
     @abc.abstractmethod
-    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         """Reduce along the tree, and write the traffic into the ledger."""
 
     @abc.abstractmethod
@@ -326,7 +330,7 @@ class Network(abc.ABC):
     ) -> dict[str, list[Array]]:
         """Collect along the tree, and write the traffic into the ledger."""
 
-    def _check_own(self, task: Reducing) -> None:
+    def _check_own(self, task: ReductionTask) -> None:
         """Nobody sends what its neighbours would refuse."""
         task.merge.check(self.hosted, task.x, task.present)
 

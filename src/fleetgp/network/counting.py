@@ -24,7 +24,7 @@ from fleetgp.graph import Topology, Tree
 from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.reduction import Reduced, Reducing, Schedule
+from fleetgp.network.reduction import Reduced, ReductionTask, Schedule
 from fleetgp.validation import check_whole
 
 
@@ -186,12 +186,12 @@ class CountingNetwork(InProcess):
         count.waiting_half += float(both.max(initial=0))
         return received
 
-    def _reduced(self, task: Reducing) -> Reduced:
+    def _reduced(self, task: ReductionTask) -> Reduced:
         reduced = super()._reduced(task)
         self._along_tree("reduce")
         return reduced
 
-    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         if self._phase not in self._unheard:
             return super()._reduce(task, tree, schedule)
         self._pricing.reduction(task, self._way, tree, task.present)

@@ -15,7 +15,7 @@ from fleetgp.errors import NonsenseError
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming, edge_positions
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, recipients_of
+from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, recipients_of
 from fleetgp.network.wire import (
     Frame,
     Part,
@@ -60,7 +60,7 @@ class Rows:
 class TreeReduction:
     """What the hosted agents send and receive in a reduction."""
 
-    def __init__(self, task: Reducing, tree: Tree, hosted: Sequence[int]) -> None:
+    def __init__(self, task: ReductionTask, tree: Tree, hosted: Sequence[int]) -> None:
         self.task, self.tree, self.hosted = task, tree, hosted
         self._agents = len(tree.parents)
         self._recipients = set(recipients_of(tree, task.recipient))
@@ -215,7 +215,7 @@ class FrameNetwork(Network):
                         own[origin] = relayed
         return self._everyones(known[0], items)
 
-    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         reduction = TreeReduction(task, tree, self.hosted)
         self._walk(tree, schedule, reduction.send, reduction.take)
         return reduction.reduced()

@@ -32,7 +32,7 @@ from fleetgp.network.pricing import (
     shapes_of,
     speaking_in,
 )
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, Wave, Way
+from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, Wave, Way
 from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
 
@@ -216,7 +216,7 @@ class GroupedNetwork(Network):
     def _way(self) -> Way:
         return Way.of(self.topology.union, self.tree, self._hosted)
 
-    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         number = self._numbers(len(self._waves) + 1)
         last = number + len(self._waves) - 1
         rows = self._merge_waves(task, number)
@@ -227,7 +227,7 @@ class GroupedNetwork(Network):
         informed = task.recipient is None or task.recipient in self.hosted
         return Reduced(value if informed else None, who if informed else None, absent)
 
-    def _merge_waves(self, task: Reducing, number: int) -> Array:
+    def _merge_waves(self, task: ReductionTask, number: int) -> Array:
         """(M, n, ..) the rows of the agents here with all below them, merged as every agent would, child by child."""
         row, width = task.x.shape[1:], task.x[0].size
         rows = np.empty((self.agents, *row))
@@ -244,8 +244,8 @@ class GroupedNetwork(Network):
                 self._send_content(group, number + wave, (task.kind, rows[children].reshape(len(children), width)))
         return rows
 
-    def _pass_down(self, task: Reducing, total: Array, who: BoolArray | None, number: int) -> Array | None:
-        """What the root makes of the total, in the groups that are informed. The others hear that it is over."""
+    def _pass_down(self, task: ReductionTask, total: Array, who: BoolArray | None, number: int) -> Array | None:
+        """What the root makes of the total, in the groups that are informed. The others only learn that it is over."""
         root = int(self._group_of[self.tree.root])
         informed = [task.recipient is None or task.recipient in group for group in self.hosting]
         if self.own == root:
@@ -380,7 +380,7 @@ def _separated(kind: str, numbers: NDArray[Any], shapes: IntArray, agents: Seque
     """The values of some agents, which came one after the other."""
     ends = np.cumsum(prices_of(shapes)[0])
     if len(numbers) != ends[-1]:
-        raise NonsenseError(agents[0], f"expected {kind} of the shapes that it says, got others")
+        raise NonsenseError(agents[0], f"expected {kind} of the shapes that were announced, got others")
     rows = np.split(numbers, ends[:-1])
     if check and numbers.size and not is_sound(kind, numbers):
         wrong = next(agent for agent, row in zip(agents, rows, strict=True) if not is_sound(kind, row))

@@ -15,7 +15,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.edges import Cargo, Incoming, edge_positions
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.reduction import Reducing, Way
+from fleetgp.network.reduction import ReductionTask, Way
 from fleetgp.network.wire import HEADER_BYTES, MAX_NDIM, WHO, Part, bit_bytes, list_type, part_bytes
 
 #: Words about a value: its bytes a number, how many dimensions it has, and how long they are.
@@ -80,7 +80,7 @@ class Pricing:
                 self.ledger.record(self.phase, kind, edge, scalars.sum(), size.sum())
             self.headers(edge)
 
-    def reduction(self, task: Reducing, way: Way, tree: Tree, who: BoolArray | None) -> None:
+    def reduction(self, task: ReductionTask, way: Way, tree: Tree, who: BoolArray | None) -> None:
         """What the hosted agents send in a reduction along the tree, all at once.
 
         who: (M, n) is present in which row; None where all are.
@@ -103,7 +103,7 @@ class Pricing:
                 self.ledger.record(self.phase, WHO, others, words, part_bytes(1, words, 1))
             self.headers(others)
 
-    def _rows(self, task: Reducing, edges: IntArray, row: tuple[int, ...]) -> None:
+    def _rows(self, task: ReductionTask, edges: IntArray, row: tuple[int, ...]) -> None:
         for piece in task.pieces(row):
             scalars = (piece.stop - piece.start) * math.prod(row)
             self.ledger.record(self.phase, task.kind, edges, scalars, part_bytes(len(row) + 1, scalars))
@@ -111,7 +111,7 @@ class Pricing:
 
     def _present(
         self,
-        task: Reducing,
+        task: ReductionTask,
         agents: int,
         edges: IntArray,
         row: tuple[int, ...],

@@ -56,7 +56,7 @@ Finish = Callable[[Array, BoolArray | None], Array]
 
 
 @dataclass(frozen=True)
-class Reducing:
+class ReductionTask:
     """A value that is about to be reduced.
 
     x: (A, n, ..) the hosted agents' rows.  present: (A, n) who has something to say in which row; None: all in all.

@@ -272,7 +272,7 @@ def _from_list(named: NDArray[Any], who: BoolArray, possible: IntArray) -> bool:
 
 
 def absent_to_parts(origin: int, absent: BoolArray) -> tuple[Part, ...]:
-    """In which rows nobody was present, for those who hear nothing else."""
+    """In which rows nobody was present, for those who get nothing else."""
     return (Part(WHO, origin, np.packbits(absent)),) if absent.any() else ()
 
 
