@@ -45,111 +45,6 @@ class Move(NamedTuple):
         return self.sender if self.up else self.receiver
 
 
-@dataclass
-class Rows:
-    """What an agent holds of a reduction: the total so far, and who (M, n) is present in it where not all are.
-
-    received: the rows of its children, by piece and child.
-    """
-
-    total: Array
-    who: BoolArray | None
-    received: dict[tuple[int, int], tuple[Array, BoolArray | None]] = field(default_factory=dict)
-
-
-class TreeReduction:
-    """What the hosted agents send and receive in a reduction."""
-
-    def __init__(self, task: ReductionTask, tree: Tree, hosted: Sequence[int]) -> None:
-        self.task, self.tree, self.hosted = task, tree, hosted
-        self._agents = len(tree.parents)
-        self._recipients = set(recipients_of(tree, task.recipient))
-        self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
-        self._rows = {agent: Rows(task.x[i].copy(), self._presence(i, agent)) for i, agent in enumerate(hosted)}
-        self._results: dict[int, Reduced] = {}
-
-    def _presence(self, i: int, agent: int) -> BoolArray | None:
-        if self.task.present is None:
-            return None
-        who = np.zeros((self._agents, self.task.rows), dtype=bool)
-        who[agent] = self.task.present[i]
-        return who
-
-    def send(self, move: Move) -> tuple[Part, ...]:
-        sender = move.sender
-        if move.up:
-            self._merge(move.piece, sender)
-            value, who, where = self._rows[sender].total, self._rows[sender].who, self._ups[move.piece]
-        else:
-            result = self._result(sender)
-            if move.receiver not in self._recipients:
-                return absent_to_parts(sender, result.absent)
-            assert result.value is not None
-            value, who, where = result.value, result.who, self._downs[move.piece]
-        present = None if who is None else who[:, where]
-        return to_parts(self.task.kind, sender, value[where], present, self._possible(move))
-
-    def take(self, move: Move, parts: tuple[Part, ...]) -> None:
-        if move.up:
-            where, shape = self._ups[move.piece], self.task.x.shape[2:]
-        elif move.receiver in self._recipients:
-            where, shape = self._downs[move.piece], self.task.result_shape
-        else:
-            self._result(move.receiver).absent[:] = absent_from_parts(parts, move.sender, self.task.rows)
-            return
-        possible = None if self.task.present is None else self._possible(move)
-        shape = (where.stop - where.start, *shape)
-        rows, who = from_parts(parts, self.task.kind, move.sender, shape, possible, self._agents)
-        present = None if who is None else np.asarray(who.any(axis=0))
-        if move.up:
-            self.task.merge.check([move.sender], rows[None], None if present is None else present[None])
-            if present is not None:
-                rows[~present] = self.task.merge.identity
-            self._rows[move.receiver].received[move.piece, move.sender] = rows, who
-            return
-        result = self._result(move.receiver)
-        assert result.value is not None
-        result.value[where] = rows
-        if result.who is not None and present is not None:
-            result.who[:, where] = who
-            result.absent[where] = ~present
-
-    def _possible(self, move: Move) -> IntArray:
-        """The agents that a message may speak of."""
-        return self.tree.below(move.sender) if move.up else np.arange(self._agents)
-
-    def _merge(self, piece: int, agent: int) -> None:
-        """An agent's own rows with those of its children, in the order of their ids, whenever they came."""
-        own, where = self._rows[agent], self._ups[piece]
-        for child in self.tree.children[agent]:
-            rows, who = own.received.pop((piece, child))
-            own.total[where] = self.task.merge.function(own.total[where], rows)
-            if own.who is not None and who is not None:
-                own.who[:, where] |= who
-
-    def _result(self, agent: int) -> Reduced:
-        """What came down to an agent so far; at the root, what it makes of everything that came up."""
-        if agent not in self._results:
-            if agent == self.tree.root:
-                for piece in range(len(self._ups)):
-                    self._merge(piece, agent)
-                rows = self._rows[agent]
-                absent = np.zeros(self.task.rows, dtype=bool) if rows.who is None else np.asarray(~rows.who.any(axis=0))
-                self._results[agent] = Reduced(self.task.finished(rows.total, rows.who), rows.who, absent)
-            else:
-                value = np.zeros((self.task.rows, *self.task.result_shape))
-                who = None if self.task.present is None else np.zeros((self._agents, self.task.rows), dtype=bool)
-                self._results[agent] = Reduced(value, who, np.zeros(self.task.rows, dtype=bool))
-        return self._results[agent]
-
-    def reduced(self) -> Reduced:
-        """For this process: from a hosted recipient, if there is one."""
-        informed = [agent for agent in self.hosted if self.task.recipient in (None, agent)]
-        if informed:
-            return self._result(informed[0])
-        return Reduced(None, None, self._result(self.hosted[0]).absent)
-
-
 class FrameNetwork(Network):
     """Every message is a frame. A subclass sends a round's frames and waits for those it expects."""
 
@@ -310,6 +205,111 @@ class FrameNetwork(Network):
         """The hosted agent and its neighbour on every edge."""
         own = np.asarray(self.hosted)[incoming.receivers]
         return list(zip(own.tolist(), incoming.senders.tolist(), strict=True))
+
+
+class TreeReduction:
+    """What the hosted agents send and receive in a reduction."""
+
+    def __init__(self, task: ReductionTask, tree: Tree, hosted: Sequence[int]) -> None:
+        self.task, self.tree, self.hosted = task, tree, hosted
+        self._agents = len(tree.parents)
+        self._recipients = set(recipients_of(tree, task.recipient))
+        self._ups, self._downs = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
+        self._rows = {agent: Rows(task.x[i].copy(), self._presence(i, agent)) for i, agent in enumerate(hosted)}
+        self._results: dict[int, Reduced] = {}
+
+    def _presence(self, i: int, agent: int) -> BoolArray | None:
+        if self.task.present is None:
+            return None
+        who = np.zeros((self._agents, self.task.rows), dtype=bool)
+        who[agent] = self.task.present[i]
+        return who
+
+    def send(self, move: Move) -> tuple[Part, ...]:
+        sender = move.sender
+        if move.up:
+            self._merge(move.piece, sender)
+            value, who, where = self._rows[sender].total, self._rows[sender].who, self._ups[move.piece]
+        else:
+            result = self._result(sender)
+            if move.receiver not in self._recipients:
+                return absent_to_parts(sender, result.absent)
+            assert result.value is not None
+            value, who, where = result.value, result.who, self._downs[move.piece]
+        present = None if who is None else who[:, where]
+        return to_parts(self.task.kind, sender, value[where], present, self._possible(move))
+
+    def take(self, move: Move, parts: tuple[Part, ...]) -> None:
+        if move.up:
+            where, shape = self._ups[move.piece], self.task.x.shape[2:]
+        elif move.receiver in self._recipients:
+            where, shape = self._downs[move.piece], self.task.result_shape
+        else:
+            self._result(move.receiver).absent[:] = absent_from_parts(parts, move.sender, self.task.rows)
+            return
+        possible = None if self.task.present is None else self._possible(move)
+        shape = (where.stop - where.start, *shape)
+        rows, who = from_parts(parts, self.task.kind, move.sender, shape, possible, self._agents)
+        present = None if who is None else np.asarray(who.any(axis=0))
+        if move.up:
+            self.task.merge.check([move.sender], rows[None], None if present is None else present[None])
+            if present is not None:
+                rows[~present] = self.task.merge.identity
+            self._rows[move.receiver].received[move.piece, move.sender] = rows, who
+            return
+        result = self._result(move.receiver)
+        assert result.value is not None
+        result.value[where] = rows
+        if result.who is not None and present is not None:
+            result.who[:, where] = who
+            result.absent[where] = ~present
+
+    def _possible(self, move: Move) -> IntArray:
+        """The agents that a message may speak of."""
+        return self.tree.below(move.sender) if move.up else np.arange(self._agents)
+
+    def _merge(self, piece: int, agent: int) -> None:
+        """An agent's own rows with those of its children, in the order of their ids, whenever they came."""
+        own, where = self._rows[agent], self._ups[piece]
+        for child in self.tree.children[agent]:
+            rows, who = own.received.pop((piece, child))
+            own.total[where] = self.task.merge.function(own.total[where], rows)
+            if own.who is not None and who is not None:
+                own.who[:, where] |= who
+
+    def _result(self, agent: int) -> Reduced:
+        """What came down to an agent so far; at the root, what it makes of everything that came up."""
+        if agent not in self._results:
+            if agent == self.tree.root:
+                for piece in range(len(self._ups)):
+                    self._merge(piece, agent)
+                rows = self._rows[agent]
+                absent = np.zeros(self.task.rows, dtype=bool) if rows.who is None else np.asarray(~rows.who.any(axis=0))
+                self._results[agent] = Reduced(self.task.finished(rows.total, rows.who), rows.who, absent)
+            else:
+                value = np.zeros((self.task.rows, *self.task.result_shape))
+                who = None if self.task.present is None else np.zeros((self._agents, self.task.rows), dtype=bool)
+                self._results[agent] = Reduced(value, who, np.zeros(self.task.rows, dtype=bool))
+        return self._results[agent]
+
+    def reduced(self) -> Reduced:
+        """For this process: from a hosted recipient, if there is one."""
+        informed = [agent for agent in self.hosted if self.task.recipient in (None, agent)]
+        if informed:
+            return self._result(informed[0])
+        return Reduced(None, None, self._result(self.hosted[0]).absent)
+
+
+@dataclass
+class Rows:
+    """What an agent holds of a reduction: the total so far, and who (M, n) is present in it where not all are.
+
+    received: the rows of its children, by piece and child.
+    """
+
+    total: Array
+    who: BoolArray | None
+    received: dict[tuple[int, int], tuple[Array, BoolArray | None]] = field(default_factory=dict)
 
 
 def _all_but(known: Known, origins: set[int]) -> tuple[Part, ...]:

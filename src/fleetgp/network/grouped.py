@@ -36,72 +36,6 @@ from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, Wave, Wa
 from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
 
-class Routes:
-    """How the rows of a cargo reach a group: inside it by an index, from and to other groups in packets.
-
-    sources: (L',) which row of the part arrives, where it comes from inside the group; 0 elsewhere.
-    arriving: of each other group with which there are edges, which of the rows that arrive are its.
-    leaving: of the same groups, the rows that go to it, in the order in which it has the edges.
-    """
-
-    def __init__(self, cargo: Cargo, group_of: IntArray, own: int) -> None:
-        incoming = cargo.incoming
-        groups = group_of[incoming.senders]
-        # The other end's order: by its id, then by ours.
-        key = incoming.senders * len(incoming.degrees) + incoming.receivers
-        order = np.argsort(key[cargo.edges], kind="stable")
-        to, of = groups[cargo.edges[order]], groups[cargo.arriving]
-        others = np.unique(groups[groups != own]).tolist()
-        self.sources = np.zeros(len(cargo.arriving), dtype=np.int64)
-        self.sources[of == own] = cargo.rows[order[to == own]]
-        self.arriving = {group: np.flatnonzero(of == group) for group in others}
-        self.leaving = {group: cargo.rows[order[to == group]] for group in others}
-
-
-class Mailbox:
-    """Where frames wait for their round: any thread puts them in, one takes them out, round after round.
-
-    A frame that comes twice counts once, and one of a round that is over not at all.
-    """
-
-    def __init__(self) -> None:
-        self._arrived: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._early: dict[tuple[int, Edge], Frame] = {}
-
-    def put(self, data: bytes) -> None:
-        self._arrived.put(data)
-
-    def wake(self) -> None:
-        self._arrived.put(None)
-
-    def take(
-        self, expected: list[Edge], round: int, timeout: float, waiting: Callable[[frozenset[int]], None]
-    ) -> dict[Edge, Frame]:
-        """A round's frame of each (sender, receiver); a NeighbourLostError if nothing comes for so many seconds.
-
-        waiting(senders): called before each wait; it raises if there is to be none.
-        """
-        missing = {edge for edge in expected if (round, edge) not in self._early}
-        while missing:
-            senders = frozenset(sender for sender, _ in missing)
-            waiting(senders)
-            try:
-                data = self._arrived.get(timeout=timeout)
-            except queue.Empty:
-                raise NeighbourLostError(round, senders, timeout) from None
-            if data is None:
-                continue
-            frame = decode(data)
-            if frame.round >= round:
-                self._early[frame.round, (frame.sender, frame.receiver)] = frame
-            if frame.round == round:
-                missing.discard((frame.sender, frame.receiver))
-        frames = {edge: self._early[round, edge] for edge in expected}
-        for over in [key for key in self._early if key[0] <= round]:
-            del self._early[over]
-        return frames
-
-
 class GroupedNetwork(Network):
     """Hosts one of the groups. hosting: all of them.  own: the number of the one here.
 
@@ -370,43 +304,6 @@ class GroupedNetwork(Network):
             return answer.reshape(array.shape)
 
 
-def _as_shapes(words: NDArray[Any], agents: Sequence[int]) -> IntArray:
-    if words.dtype != np.uint32 or words.shape != (len(agents) * WORDS,):
-        raise NonsenseError(agents[0], f"expected the shapes of {len(agents)} values, got {words.size} words")
-    return words.astype(np.int64).reshape(len(agents), WORDS)
-
-
-def _separated(kind: str, numbers: NDArray[Any], shapes: IntArray, agents: Sequence[int], check: bool) -> list[Array]:
-    """The values of some agents, which came one after the other."""
-    ends = np.cumsum(prices_of(shapes)[0])
-    if len(numbers) != ends[-1]:
-        raise NonsenseError(agents[0], f"expected {kind} of the shapes that were announced, got others")
-    rows = np.split(numbers, ends[:-1])
-    if check and numbers.size and not is_sound(kind, numbers):
-        wrong = next(agent for agent, row in zip(agents, rows, strict=True) if not is_sound(kind, row))
-        raise NonsenseError(wrong, f"{kind} that are not finite, or out of range")
-    return [row.reshape(shape[:ndim]) for row, (_, ndim, *shape) in zip(rows, shapes.tolist(), strict=True)]
-
-
-def _taken(x: Array, places: IntArray) -> Array:
-    """(take is several times faster than an index array in brackets)"""
-    return x.take(places, axis=0) if len(x) else np.zeros((len(places), *x.shape[1:]))
-
-
-def _flat(rows: Array) -> Array:
-    """(K, ..) with one axis behind the first: what a part may hold, whatever its shape."""
-    return rows.reshape(len(rows), int(np.prod(rows.shape[1:], dtype=np.int64)))
-
-
-def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, list[Array]]:
-    """Everyone's values; empty arrays of those who have none."""
-    says = speaking.tolist()
-    return {
-        kind: [value if spoke else np.zeros(0) for value, spoke in zip(column, says, strict=True)]
-        for kind, column in values.items()
-    }
-
-
 class InProcess(GroupedNetwork):
     """Hosts every agent of the fleet: one group, and no other to send packets to.
 
@@ -448,3 +345,106 @@ class InProcess(GroupedNetwork):
 
     def send(self, group: int, frame: Frame) -> None:
         raise AssertionError("there is no other group")
+
+
+class Routes:
+    """How the rows of a cargo reach a group: inside it by an index, from and to other groups in packets.
+
+    sources: (L',) which row of the part arrives, where it comes from inside the group; 0 elsewhere.
+    arriving: of each other group with which there are edges, which of the rows that arrive are its.
+    leaving: of the same groups, the rows that go to it, in the order in which it has the edges.
+    """
+
+    def __init__(self, cargo: Cargo, group_of: IntArray, own: int) -> None:
+        incoming = cargo.incoming
+        groups = group_of[incoming.senders]
+        # The other end's order: by its id, then by ours.
+        key = incoming.senders * len(incoming.degrees) + incoming.receivers
+        order = np.argsort(key[cargo.edges], kind="stable")
+        to, of = groups[cargo.edges[order]], groups[cargo.arriving]
+        others = np.unique(groups[groups != own]).tolist()
+        self.sources = np.zeros(len(cargo.arriving), dtype=np.int64)
+        self.sources[of == own] = cargo.rows[order[to == own]]
+        self.arriving = {group: np.flatnonzero(of == group) for group in others}
+        self.leaving = {group: cargo.rows[order[to == group]] for group in others}
+
+
+class Mailbox:
+    """Where frames wait for their round: any thread puts them in, one takes them out, round after round.
+
+    A frame that comes twice counts once, and one of a round that is over not at all.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._early: dict[tuple[int, Edge], Frame] = {}
+
+    def put(self, data: bytes) -> None:
+        self._arrived.put(data)
+
+    def wake(self) -> None:
+        self._arrived.put(None)
+
+    def take(
+        self, expected: list[Edge], round: int, timeout: float, waiting: Callable[[frozenset[int]], None]
+    ) -> dict[Edge, Frame]:
+        """A round's frame of each (sender, receiver); a NeighbourLostError if nothing comes for so many seconds.
+
+        waiting(senders): called before each wait; it raises if there is to be none.
+        """
+        missing = {edge for edge in expected if (round, edge) not in self._early}
+        while missing:
+            senders = frozenset(sender for sender, _ in missing)
+            waiting(senders)
+            try:
+                data = self._arrived.get(timeout=timeout)
+            except queue.Empty:
+                raise NeighbourLostError(round, senders, timeout) from None
+            if data is None:
+                continue
+            frame = decode(data)
+            if frame.round >= round:
+                self._early[frame.round, (frame.sender, frame.receiver)] = frame
+            if frame.round == round:
+                missing.discard((frame.sender, frame.receiver))
+        frames = {edge: self._early[round, edge] for edge in expected}
+        for over in [key for key in self._early if key[0] <= round]:
+            del self._early[over]
+        return frames
+
+
+def _as_shapes(words: NDArray[Any], agents: Sequence[int]) -> IntArray:
+    if words.dtype != np.uint32 or words.shape != (len(agents) * WORDS,):
+        raise NonsenseError(agents[0], f"expected the shapes of {len(agents)} values, got {words.size} words")
+    return words.astype(np.int64).reshape(len(agents), WORDS)
+
+
+def _separated(kind: str, numbers: NDArray[Any], shapes: IntArray, agents: Sequence[int], check: bool) -> list[Array]:
+    """The values of some agents, which came one after the other."""
+    ends = np.cumsum(prices_of(shapes)[0])
+    if len(numbers) != ends[-1]:
+        raise NonsenseError(agents[0], f"expected {kind} of the shapes that were announced, got others")
+    rows = np.split(numbers, ends[:-1])
+    if check and numbers.size and not is_sound(kind, numbers):
+        wrong = next(agent for agent, row in zip(agents, rows, strict=True) if not is_sound(kind, row))
+        raise NonsenseError(wrong, f"{kind} that are not finite, or out of range")
+    return [row.reshape(shape[:ndim]) for row, (_, ndim, *shape) in zip(rows, shapes.tolist(), strict=True)]
+
+
+def _taken(x: Array, places: IntArray) -> Array:
+    """(take is several times faster than an index array in brackets)"""
+    return x.take(places, axis=0) if len(x) else np.zeros((len(places), *x.shape[1:]))
+
+
+def _flat(rows: Array) -> Array:
+    """(K, ..) with one axis behind the first: what a part may hold, whatever its shape."""
+    return rows.reshape(len(rows), int(np.prod(rows.shape[1:], dtype=np.int64)))
+
+
+def _spoken(values: dict[str, list[Array]], speaking: BoolArray) -> dict[str, list[Array]]:
+    """Everyone's values; empty arrays of those who have none."""
+    says = speaking.tolist()
+    return {
+        kind: [value if spoke else np.zeros(0) for value, spoke in zip(column, says, strict=True)]
+        for kind, column in values.items()
+    }

@@ -18,30 +18,8 @@ from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.reduction import ReductionTask, Way
 from fleetgp.network.wire import HEADER_BYTES, MAX_NDIM, WHO, Part, bit_bytes, list_type, part_bytes
 
-#: Words about a value: its bytes a number, how many dimensions it has, and how long they are.
-WORDS = 2 + MAX_NDIM
-
-
-def shapes_of(values: Sequence[Array]) -> IntArray:
-    """(n, WORDS) about each value: doubles, or bytes."""
-    filler = (1,) * MAX_NDIM
-    words = [(v.itemsize, v.ndim, *v.shape, *filler[v.ndim :]) for v in values]
-    return np.array(words, dtype=np.int64).reshape(len(values), WORDS)
-
-
-def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) the scalars in each value, and its bytes as a part of a message."""
-    scalars = shapes[:, 2:].prod(axis=1)
-    return scalars, part_bytes(0, 0) + 4 * shapes[:, 1] + shapes[:, 0] * scalars
-
-
 #: Of each kind of content, everyone's scalars and bytes, (M,) each.
 Prices = dict[str, tuple[IntArray, IntArray]]
-
-
-def speaking_in(prices: Prices) -> BoolArray:
-    """(M,) who has something to say."""
-    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
 
 
 @dataclass(frozen=True)
@@ -155,6 +133,7 @@ class Pricing:
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
 MEMORABLE = 5_000_000
 
+
 #: Edges in use, what they carry of each amount (E, K), and in how many messages.
 Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
 
@@ -208,3 +187,25 @@ class Relays:
             passed[there] |= relayed
             known = known.copy()
             np.logical_or.at(known, receivers, relayed)
+
+
+#: Words about a value: its bytes a number, how many dimensions it has, and how long they are.
+WORDS = 2 + MAX_NDIM
+
+
+def shapes_of(values: Sequence[Array]) -> IntArray:
+    """(n, WORDS) about each value: doubles, or bytes."""
+    filler = (1,) * MAX_NDIM
+    words = [(v.itemsize, v.ndim, *v.shape, *filler[v.ndim :]) for v in values]
+    return np.array(words, dtype=np.int64).reshape(len(values), WORDS)
+
+
+def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) the scalars in each value, and its bytes as a part of a message."""
+    scalars = shapes[:, 2:].prod(axis=1)
+    return scalars, part_bytes(0, 0) + 4 * shapes[:, 1] + shapes[:, 0] * scalars
+
+
+def speaking_in(prices: Prices) -> BoolArray:
+    """(M,) who has something to say."""
+    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
