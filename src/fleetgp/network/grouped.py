@@ -24,14 +24,7 @@ from fleetgp.graph import Graph, Topology, Tree, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming
 from fleetgp.network.ledger import check_kind
-from fleetgp.network.pricing import (
-    WORDS,
-    Prices,
-    Relays,
-    prices_of,
-    shapes_of,
-    speaking_in,
-)
+from fleetgp.network.pricing import WORDS, Prices, Relays, prices_of, shapes_of, speaking_in
 from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, Wave, Way
 from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
@@ -106,11 +99,10 @@ class GroupedNetwork(Network):
         """The arrays, so many, in the packets of this number from some groups."""
         frames = self.take(groups, number) if groups else {}
         for group, frame in frames.items():
-            sender = min(self._near([group]))
             if frame.phase != phase_number(self._phase):
-                raise NonsenseError(sender, f"expected the phase {self._phase!r}, got another one")
+                raise NonsenseError(min(self._near([group])), f"expected the phase {self._phase!r}, got another one")
             if len(frame.parts) != count:
-                raise NonsenseError(sender, f"expected {count} arrays, got {len(frame.parts)}")
+                raise NonsenseError(min(self._near([group])), f"expected {count} arrays, got {len(frame.parts)}")
         return {group: tuple(part.value for part in frame.parts) for group, frame in frames.items()}
 
     def _numbers(self, count: int) -> int:
@@ -155,7 +147,7 @@ class GroupedNetwork(Network):
         last = number + len(self._waves) - 1
         rows = self._merge_waves(task, number)
         who = None if task.present is None else self._everyones_presence(task.present, last)  # no rows leave then
-        value = self._pass_down(task, rows[tree.root], who, last + 1)
+        value = self._pass_down(task, rows[tree.root].copy(), who, last + 1)
         self._pricing.reduction(task, self._way, tree, who)
         absent = np.zeros(task.rows, dtype=bool) if who is None else np.asarray(~who.any(axis=0))
         informed = task.recipient is None or task.recipient in self.hosted
@@ -242,13 +234,9 @@ class GroupedNetwork(Network):
         for group, arrays in self._receive(self._others, number, arrays_of_kind * len(items)).items():
             for k, kind in enumerate(items):
                 words, *numbers = arrays[arrays_of_kind * k : arrays_of_kind * (k + 1)]
-                known = _as_shapes(words, self.hosting[group])
-                put(
-                    group,
-                    kind,
-                    known,
-                    _separated(kind, numbers[0], known, self.hosting[group], check) if numbers else [],
-                )
+                agents = self.hosting[group]
+                known = _as_shapes(words, agents)
+                put(group, kind, known, _separated(kind, numbers[0], known, agents, check) if numbers else [])
         return everyone, {kind: prices_of(of_kind) for kind, of_kind in shapes.items()}
 
     def _collect(
