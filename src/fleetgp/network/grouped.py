@@ -25,7 +25,7 @@ from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming
 from fleetgp.network.ledger import check_kind
 from fleetgp.network.pricing import WORDS, Prices, Relays, prices_of, shapes_of, speaking_in
-from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, Wave, Way
+from fleetgp.network.reduction import Reduced, ReductionTask, Schedule, Wave, Way, groups_above
 from fleetgp.network.wire import WHO, Frame, Part, check_rows, decode, is_sound, phase_number
 
 
@@ -139,15 +139,19 @@ class GroupedNetwork(Network):
         return Wave.all_of(self.tree, self._group_of, self.own)
 
     @cached_property
+    def _above(self) -> dict[int, int]:
+        return groups_above(self.tree, self._group_of)
+
+    @cached_property
     def _way(self) -> Way:
         return Way.of(self.topology.union, self.tree, self._hosted)
 
     def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         number = self._numbers(len(self._waves) + 1)
-        last = number + len(self._waves) - 1
+        last = number + len(self._waves) - 1  # in the last wave no rows leave
         rows = self._merge_waves(task, number)
-        who = None if task.present is None else self._everyones_presence(task.present, last)  # no rows leave then
-        value = self._pass_down(task, rows[tree.root].copy(), who, last + 1)
+        who = None if task.present is None else self._presence_at_root(task.present, last)
+        value, who = self._pass_down(task, rows[tree.root].copy(), who, last + 1)
         self._pricing.reduction(task, self._way, tree, who)
         absent = np.zeros(task.rows, dtype=bool) if who is None else np.asarray(~who.any(axis=0))
         informed = task.recipient is None or task.recipient in self.hosted
@@ -170,35 +174,58 @@ class GroupedNetwork(Network):
                 self._send_content(group, number + wave, (task.kind, rows[children].reshape(len(children), width)))
         return rows
 
-    def _pass_down(self, task: ReductionTask, total: Array, who: BoolArray | None, number: int) -> Array | None:
-        """What the root makes of the total, in the groups that are informed. The others only learn that it is over."""
-        root = int(self._group_of[self.tree.root])
-        informed = [task.recipient is None or task.recipient in group for group in self.hosting]
-        if self.own == root:
-            value = task.finished(total, who)
-            for group in self._others:
-                self._send_content(group, number, *([(task.kind, value.ravel())] if informed[group] else []))
-            return value
-        arrays = self._receive([root], number, int(informed[self.own]))[root]
-        if not arrays:
-            return None
-        shape = (task.rows, *task.result_shape)
-        check_rows(task.kind, [self.hosting[root][0]], arrays[0][None], (1, math.prod(shape)))
-        return arrays[0].reshape(shape)
-
-    def _everyones_presence(self, present: BoolArray, number: int) -> BoolArray:
-        """(M, n) who is present in which row."""
-        for group in self._others:
-            self._send_content(group, number, (WHO, np.packbits(present)))
+    def _presence_at_root(self, present: BoolArray, number: int) -> BoolArray:
+        """(M, n) who is present in which row; the root's group gets it from all others."""
         who = np.zeros((self.agents, present.shape[1]), dtype=bool)
         who[self._hosted] = present
+        if self.own in self._above:
+            self._send_content(self._root_group, number, (WHO, np.packbits(present)))
+            return who
         for group, (words,) in self._receive(self._others, number, 1).items():
             ids = list(self.hosting[group])
-            size = len(ids) * present.shape[1]
-            if words.dtype != np.uint8 or words.shape != (-(-size // 8),):
-                raise NonsenseError(ids[0], f"expected who is present in {present.shape[1]} rows, got no such list")
-            who[ids] = np.unpackbits(words, count=size).reshape(len(ids), -1)
+            who[ids] = _as_presence(words, (len(ids), present.shape[1]), ids[0])
         return who
+
+    def _pass_down(
+        self, task: ReductionTask, total: Array, who: BoolArray | None, number: int
+    ) -> tuple[Array | None, BoolArray | None]:
+        """What the root makes of the total, for the groups that are informed, and who is present, for all groups."""
+        informed, value = self._informed_groups(task.recipient), None
+        if self.own not in self._above:
+            value = task.finished(total, who)
+        else:
+            above = self._above[self.own]
+            arrays = list(self._receive([above], number, (self.own in informed) + (who is not None))[above])
+            sender = self.hosting[above][0]
+            if who is not None:
+                who = _as_presence(arrays.pop(), who.shape, sender)
+            for numbers in arrays:
+                shape = (task.rows, *task.result_shape)
+                check_rows(task.kind, [sender], numbers[None], (1, math.prod(shape)))
+                value = numbers.reshape(shape)
+        for group in (group for group, above in self._above.items() if above == self.own):
+            content: list[tuple[str, NDArray[Any]]] = []
+            if value is not None and group in informed:
+                content.append((task.kind, value.ravel()))
+            if who is not None:
+                content.append((WHO, np.packbits(who)))
+            self._send_content(group, number, *content)
+        return value, who
+
+    def _informed_groups(self, recipient: int | None) -> set[int]:
+        """The groups that get a result: all, or those on the way to its recipient."""
+        if recipient is None:
+            return set(range(len(self.hosting)))
+        way = {self._root_group}
+        group = int(self._group_of[recipient])
+        while group not in way:
+            way.add(group)
+            group = self._above[group]
+        return way
+
+    @property
+    def _root_group(self) -> int:
+        return int(self._group_of[self.tree.root])
 
     # ---- everyone's values ----------------------------------------------------------------------------
 
@@ -399,6 +426,13 @@ class Mailbox:
         for over in [key for key in self._early if key[0] <= round]:
             del self._early[over]
         return frames
+
+
+def _as_presence(words: NDArray[Any], shape: tuple[int, ...], sender: int) -> BoolArray:
+    size = math.prod(shape)
+    if words.dtype != np.uint8 or words.shape != (-(-size // 8),):
+        raise NonsenseError(sender, f"expected who is present in {shape[1]} rows, got no such list")
+    return np.unpackbits(words, count=size).reshape(shape).astype(bool)
 
 
 def _as_shapes(words: NDArray[Any], agents: Sequence[int]) -> IntArray:

@@ -252,6 +252,21 @@ class Wave:
         return waves
 
 
+def groups_above(tree: Tree, group_of: IntArray) -> dict[int, int]:
+    """Of every group but the root's, the one from which it gets the result: where the way down comes first."""
+    group_above = group_of[tree.parents]
+    cut = group_of != group_above
+    crossings = np.zeros(len(tree.parents), dtype=np.int64)
+    for below, above in reversed(tree.levels):
+        crossings[below] = crossings[above] + cut[below]
+    result = {}
+    for group in np.unique(group_of[cut]).tolist():
+        members = np.flatnonzero((group_of == group) & cut)
+        if group != group_of[tree.root]:
+            result[group] = int(group_above[members[int(np.argmin(crossings[members]))]])
+    return result
+
+
 def _by_group(agents: IntArray, group_of: IntArray) -> dict[int, IntArray]:
     groups = group_of[agents]
     return {int(group): agents[groups == group] for group in np.unique(groups)}
