@@ -1,10 +1,10 @@
-"""Quantities as people read them."""
+"""Bytes and seconds as people read them."""
 
 from __future__ import annotations
 
 
 def readable_bytes(count: int) -> str:
-    """Bytes as people read them.
+    """Format a number of bytes.
 
     >>> readable_bytes(123456)
     '123 kB'
@@ -25,7 +25,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def readable_seconds(seconds: float) -> str:
-    """A time with as many digits as it deserves.
+    """Format a time in seconds with two or three digits.
 
     >>> readable_seconds(0.00123), readable_seconds(0.2699), readable_seconds(2.3), readable_seconds(754)
     ('1.2 ms', '270 ms', '2.3 s', '12.6 min')

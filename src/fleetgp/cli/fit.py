@@ -24,7 +24,7 @@ from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.files import MEMORY, Splitting, read_files
+from fleetgp.fleet.files import MEMORY, read_files, split_rows
 from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.fields import describe_empty_cells
@@ -150,7 +150,7 @@ class Split:
             if np.nanmax(values) == np.nanmin(values):
                 raise NothingToLearnError(f"{file}: the column {name!r}")
         by = None if self.partition is None else options.one_of("--partition", self.partition, BY)
-        names, shards = Splitting(self.n_agents, by, self.axis, seed).split(data, how["inputs"])
+        names, shards = split_rows(data, how["inputs"], self.n_agents, by, self.axis, seed)
         if data.labels is not None:
             check_column(f"{file}: ", self.agent_column, len(names), len(data.labels))
         return AgentData(names, shards, data.dropped, data.notes, data.units)

@@ -100,7 +100,9 @@ def ask(
         def report() -> None:
             done = min(len(pieces) * size, total)
             if listener is not None:
-                listener(Progress(method, done, total, pace.told(done, total if done < total else None), unit="point"))
+                listener(
+                    Progress(method, done, total, pace.describe(done, total if done < total else None), unit="point")
+                )
 
         report()
         for number, result in blocks if len(pieces) < len(numbers) else ():

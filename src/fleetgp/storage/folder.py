@@ -343,9 +343,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             **(where if "moments" not in facts else {}),
         )
     if "training" in facts:
-        fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments))
-        if "earlier" in facts:
-            fleet.trained_on([int(count) for count in facts["earlier"]["rows"]])
+        rows = [int(count) for count in facts["earlier"]["rows"]] if "earlier" in facts else None
+        fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments), rows)
     if "calibration" in facts:
         fleet.calibration = read_calibration(facts["calibration"], fleet)
     fleet.units = {
