@@ -1,17 +1,9 @@
 """The network: the only way in which agents touch each other.
 
-Axis 0 of every array runs over the agents that this process hosts, in increasing id. The verbs are the
-only non-local lines of any algorithm:
-
-- `exchange`: one round; every agent sends its value to its neighbours, (A, ...) -> (E, ...) on the
-  incoming edges, sorted by receiver, then sender;
-- `neighbour_sum`, `neighbour_max`, `neighbour_min`: an exchange and a reduction over each agent's edges;
-- `reduce`, `reduce_present`: a sum, maximum or other merger over the fleet, exact and to the same bits at every agent,
-  once up and once down each edge of the spanning tree (`reduction`), in as many rounds as twice the graph's radius;
-- `collect`: everyone's value at every agent, or at one, along the same tree: the fewest bytes;
-- `flood`: everyone's value at every agent, over all edges, after `diameter` rounds of relaying: the fewest rounds;
-- `gather` and `scatter`: to and from a central node; for the centralized baselines only, and refused by
-  every peer-to-peer network; `at_centre` is no message, but what the node has decided.
+Axis 0 of every array runs over the agents that this process hosts, in increasing id. The verbs of a `Network` are the
+only non-local lines of any algorithm: `exchange` and what reduces over neighbours take one round; `reduce` and
+`collect` go along the spanning tree (the fewest bytes), `flood` over all edges (the fewest rounds); `gather` and
+`scatter` are for the centralized baselines, and refused by every peer-to-peer network.
 
 A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger.
 """
@@ -169,7 +161,10 @@ class Network(abc.ABC):
     # ---- verbs ----------------------------------------------------------------------------------------
 
     def exchange(self, x: Array, kind: str) -> Array:
-        """One round: send x to the neighbours, get theirs; (A, ...) -> (E, ...) in `incoming` order."""
+        """One round: send x to the neighbours, get theirs; (A, ...) -> (E, ...) on the incoming edges.
+
+        The edges are those of `incoming`, sorted by receiver, then sender.
+        """
         return self.exchange_parts({kind: x})[kind]
 
     def exchange_parts(

@@ -178,7 +178,8 @@ class CountingNetwork(InProcess):
         self, parts: Mapping[str, Array], carries: Mapping[str, Cargo] | None = None
     ) -> dict[str, Array]:
         turn, received = self.round % self.topology.period, super().exchange_parts(parts, carries)
-        count, size = self._counted("exchange", turn)
+        count, ledger = self._counted("exchange", turn)
+        size = ledger.bytes_by_edge
         sent = size > 0
         both = size + size[self._opposite]
         count.hops[int(sent.sum())] += 1
@@ -207,21 +208,19 @@ class CountingNetwork(InProcess):
 
     # ---- counting -------------------------------------------------------------------------------------
 
-    def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, IntArray]:
-        """The count of the verb that has just ended, and its bytes by edge (E,). The next verb has an empty ledger."""
+    def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, Ledger]:
+        """The count of the verb that has just ended, and its ledger. The next verb has an empty one."""
         own = self.ledger
         self.ledger = Ledger(own.senders, own.receivers)
         key = self._phase, verb, turn
         count = self._counts.setdefault(key, _Count(np.zeros(len(own.senders))))
-        size = own.bytes_by_edge
         count.calls += 1
         count.messages += own.messages
-        count.edges += size
+        count.edges += own.bytes_by_edge
         for kind, traffic in own.by_kind().items():
             if traffic.messages:
                 count.kinds[kind] += traffic.bytes
-        self._last = own
-        return count, size
+        return count, own
 
     def _along_tree(self, verb: str) -> None:
         """Count a reduction or a collection.
@@ -231,15 +230,15 @@ class CountingNetwork(InProcess):
         A message leaves when all from below have come. Pieces of a long value follow each other: of all but the last
         one only the time on one edge counts.
         """
-        count, _ = self._counted(verb)
+        count, ledger = self._counted(verb)
         if self.agents == 1:
             return
         widths = [len(below) for below, _ in self.tree.levels]
         for width in widths:
             count.hops[width] += 2.0
-        count.hops[max(widths)] += self._last.rounds - 2 * len(widths)
+        count.hops[max(widths)] += ledger.rounds - 2 * len(widths)
         sizes, pieces = np.zeros((2, 2, self.agents))
-        carried = self._last.by_edge()
+        carried = ledger.by_edge()
         for agent, parent in enumerate(self.tree.parents.tolist()):
             for way, edge in enumerate(((agent, parent), (parent, agent))):
                 if edge in carried:
