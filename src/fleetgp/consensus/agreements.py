@@ -80,7 +80,7 @@ def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
         spread = float(np.sqrt(max(left, 0.0) / count))
         return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
 
-    (result,) = reduction.merged(rows, PRODUCTS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
+    (result,) = reduction.merged(rows, DEVIATIONS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
     if not result[0]:
         raise InputError(
             'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
@@ -108,23 +108,12 @@ def _products(one: Summary) -> Array:
 
 
 def _merged_deviations(one: Array, other: Array) -> Array:
-    """Rows (count, mean, sum of squared deviations from it) of two data sets as those of both (Chan et al., 1979).
+    """Rows of two data sets as those of both (Chan et al., 1979).
+
+    A row is the count, the means of w columns, and the w^2 sums of products of the deviations from them.
 
     >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
     >>> _merged_deviations(*rows).tolist()
-    [[6.0, 2.5, 17.5]]
-    """
-    (n, mean, squares), (m, other_mean, other_squares) = np.moveaxis(one, -1, 0), np.moveaxis(other, -1, 0)
-    count, apart = n + m, other_mean - mean
-    share = m / np.where(count == 0.0, 1.0, count)
-    return np.stack([count, mean + apart * share, squares + other_squares + apart**2 * n * share], axis=-1)
-
-
-def _merged_products(one: Array, other: Array) -> Array:
-    """The same of several columns: rows (count, means, sums of products of the deviations from them).
-
-    >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
-    >>> _merged_products(*rows).tolist()
     [[6.0, 2.5, 17.5]]
     """
     width = int(np.sqrt(one.shape[-1] - 0.75))  # of 1 + w + w^2 numbers
@@ -137,7 +126,6 @@ def _merged_products(one: Array, other: Array) -> Array:
 
 
 DEVIATIONS = Merge(_merged_deviations, 0.0, finite=True)
-PRODUCTS = Merge(_merged_products, 0.0, finite=True)
 
 
 #: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
