@@ -24,7 +24,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.iterate import drive
 from fleetgp.consensus.reductions import maximum
 from fleetgp.consensus.stopping import KIND, Edges, Maximin, Settled, Status, Verdict, Watch, Window
 from fleetgp.graph import Graph, metropolis_weights
@@ -114,14 +113,58 @@ class BatchOutcome:
         return "converged" if self.converged.all() else "round limit"
 
 
+#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
+#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
+PATIENCE, SHARE = 3, 4
+
+
 def iterate_batch(
     rule: BatchRule, state: Array, network: Network, *, rounds: int, tol: float, scope: Scope | None = None
 ) -> BatchOutcome:
-    """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds."""
+    """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds.
+
+    A verdict is about the state at the start of its window. An item that converged ends at that state.
+    """
     state = np.asarray(state, dtype=float)
-    batch = Batch(network, WholeFleet(network, state.shape[1]) if scope is None else scope, tol)
-    items, _, _ = drive(batch, batch.start(rule, state), rounds if state.shape[1] else 0)
-    return items.outcome.after(items.rounds, items.state, items.alive)
+    scope = WholeFleet(network, state.shape[1]) if scope is None else scope
+    alive = scope.active[list(network.hosted)]
+    outcome = BatchOutcome.before(state, alive, tol)
+    rule, cells = rule.narrow(alive.ravel()), state[alive]
+    spaced = Spaced.of(Maximin(scope.window, tol), rule.kind, _flat(cells)) if tol > 0.0 else None
+    judged, near = cells, dict[Graph, CellLinks]()
+    done, asked = 0, 0  # rounds, and the one after which the fleet last agreed on whether anybody is busy
+    while done < rounds and state.shape[1]:
+        if spaced is not None and spaced.due:
+            spaced, judged = spaced.open(_flat(cells)), cells
+        graph = network.topology.at(network.round)
+        if graph not in near:
+            near[graph] = CellLinks.of(network, scope, alive)
+        parts = {rule.kind: cells, **({} if spaced is None else spaced.parts)}
+        received = network.exchange_parts(parts, dict.fromkeys(parts, near[graph].cargo))
+        with np.errstate(over="ignore", invalid="ignore"):
+            cells = rule.update(cells, received[rule.kind], near[graph])
+        done += 1
+        if spaced is None:
+            continue
+        spaced = spaced.update(received, near[graph])
+        verdict = spaced.verdict
+        if verdict is None:
+            continue
+        converged = verdict.converged.reshape(-1, *[1] * (cells.ndim - 1))
+        outcome = outcome.after(done, np.where(converged, judged, cells), alive).judged(verdict, alive)
+        keep = ~verdict.converged & ~verdict.diverged
+        alive, rule, spaced = alive & outcome.running, rule.narrow(keep), spaced.rest(verdict, keep)
+        cells = judged = cells[keep]
+        if not keep.all():
+            near.clear()
+        busy = True
+        if scope.all_judge:
+            busy = bool(alive.any())
+        elif done - asked >= max(PATIENCE * network.diameter, asked // SHARE):
+            busy, asked = bool(maximum(network, alive.any(axis=1).astype(float)).item()), done
+        if not busy:
+            break
+    return outcome.after(done, cells, alive)
 
 
 def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
@@ -190,90 +233,6 @@ class WholeFleet(Scope):
 
     def degrees(self, graph: Graph) -> IntArray:
         return np.broadcast_to(graph.degrees[:, None], self.active.shape)
-
-
-@dataclass(frozen=True)
-class Items:
-    """A batch between two rounds.
-
-    outcome: of each item so far.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
-    (C, ...) the state at the start of the last window.  spaced: the windows; None with a tolerance of 0.
-    asked: the round after which the fleet last agreed on whether anybody is busy.  over: nobody is.
-    """
-
-    outcome: BatchOutcome
-    rounds: int
-    alive: BoolArray
-    rule: BatchRule
-    state: Array
-    judged: Array
-    spaced: Spaced | None
-    asked: int = 0
-    over: bool = False
-
-
-#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
-#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
-PATIENCE, SHARE = 3, 4
-
-
-class Batch:
-    """A rule for all items on a network, as the driver runs it."""
-
-    def __init__(self, network: Network, scope: Scope, tol: float) -> None:
-        self.network, self.scope, self.tol = network, scope, tol
-        self._near: dict[Graph, CellLinks] = {}  # of the cells that are alive
-
-    def start(self, rule: BatchRule, state: Array) -> Items:
-        alive = self.scope.active[list(self.network.hosted)]
-        cells = state[alive]
-        stopping = Maximin(self.scope.window, self.tol)
-        spaced = Spaced.of(stopping, rule.kind, _flat(cells)) if self.tol > 0.0 else None
-        outcome = BatchOutcome.before(state, alive, self.tol)
-        return Items(outcome, 0, alive, rule.narrow(alive.ravel()), cells, cells, spaced)
-
-    def step(self, items: Items) -> tuple[Items, Verdict | None]:
-        """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
-        if items.spaced is not None and items.spaced.due:
-            items = replace(items, spaced=items.spaced.open(_flat(items.state)), judged=items.state)
-        rule, spaced, graph = items.rule, items.spaced, self.network.topology.at(self.network.round)
-        if graph not in self._near:
-            self._near[graph] = CellLinks.of(self.network, self.scope, items.alive)
-        near = self._near[graph]
-        parts = {rule.kind: items.state, **({} if spaced is None else spaced.parts)}
-        received = self.network.exchange_parts(parts, dict.fromkeys(parts, near.cargo))
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = rule.update(items.state, received[rule.kind], near)
-        items = replace(items, rounds=items.rounds + 1, state=state)
-        if spaced is None:
-            return items, None
-        spaced = spaced.update(received, near)
-        items, verdict = replace(items, spaced=spaced), spaced.verdict
-        return (items, None) if verdict is None else (self._judged(items, spaced, verdict), verdict)
-
-    def ends(self, items: Items, verdict: Verdict) -> bool:
-        return items.over
-
-    def _judged(self, items: Items, spaced: Spaced, verdict: Verdict) -> Items:
-        """Write the verdicts; go on with the items that neither converged nor diverged."""
-        converged = verdict.converged.reshape(-1, *[1] * (items.state.ndim - 1))
-        stands = np.where(converged, items.judged, items.state)
-        outcome = items.outcome.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
-        keep = ~verdict.converged & ~verdict.diverged
-        alive = items.alive & outcome.running
-        if not keep.all():
-            self._near.clear()
-        state, rule = items.state[keep], items.rule.narrow(keep)
-        over, asked = self._nobody_busy(items, alive)
-        return Items(outcome, items.rounds, alive, rule, state, state, spaced.rest(verdict, keep), asked, over)
-
-    def _nobody_busy(self, items: Items, alive: BoolArray) -> tuple[bool, int]:
-        """After a verdict: whether all items have ended, as far as the fleet knows, and when it last asked."""
-        if self.scope.all_judge:
-            return not alive.any(), items.asked
-        if items.rounds - items.asked < max(PATIENCE * self.network.diameter, items.asked // SHARE):
-            return False, items.asked
-        return not maximum(self.network, alive.any(axis=1).astype(float)).item(), items.rounds
 
 
 @dataclass(frozen=True)

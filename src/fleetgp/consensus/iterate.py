@@ -1,8 +1,9 @@
-"""The driver of all recursions: it owns rounds and history; a recursion owns its step and when it is over.
+"""The driver of recursions: it owns rounds and history; a recursion owns its step and when it is over.
 
-`iterate` runs a rule over neighbours: what an agent sends, and how it updates from what it receives. `batch` runs many
-such recursions at once, which end one by one, with the same driver. `WithInterludes` is for other work in the middle of
-a recursion: all agents pause in the same round, and continue where they were.
+`iterate` runs a rule over neighbours: what an agent sends, and how it updates from what it receives. Trainers are such
+rules, or recursions of their own, so that a caller can take their rounds one by one; `batch` has loops for many
+recursions at once. `WithInterludes` is for other work in the middle of a recursion: all agents pause in the same round,
+and continue where they were.
 """
 
 from __future__ import annotations
