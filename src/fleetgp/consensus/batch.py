@@ -262,7 +262,7 @@ class CellLinks:
         return cls(degrees[hosted][alive], receivers, degrees[incoming.senders[edges], items], cargo, order)
 
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
-        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
+        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders in every hosting."""
         reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
         for rank, (cells, links) in enumerate(self._ranks):
             values_of_rank = values.take(links, axis=0)

@@ -114,7 +114,7 @@ class Network(abc.ABC):
     # ---- how it ends ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
+        """End it: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
         self._end(NetworkError("the network is closed: open another one"))
 
     def cancel(self, why: Cancelled) -> None:
@@ -133,7 +133,7 @@ class Network(abc.ABC):
             self.wake()
 
     def wait_for(self, neighbours: frozenset[int]) -> None:
-        """Before each wait of a verb: say for whom it is. It raises if the network has ended."""
+        """Announce for whom a verb waits, before each wait. It raises if the network has ended."""
         self.waiting_for = neighbours
         self._check_open()
 
@@ -209,8 +209,8 @@ class Network(abc.ABC):
         """Everyone's value, by agent id, the same at every agent; `diameter` rounds.
 
         In every round each agent passes on, over each of its links, all it knows that has not yet gone over
-        that link either way. Values may differ in shape between agents; an agent whose values are all empty has
-        nothing to say, and empty arrays (0,) stand for what nobody sent.
+        that link either way. Values may differ in shape between agents; an agent whose values are all empty sends
+        nothing, and empty arrays (0,) stand for what was not sent.
         """
         return self.flood_parts({kind: x})[kind]
 
@@ -256,7 +256,7 @@ class Network(abc.ABC):
         result_shape: tuple[int, ...] | None = None,
         recipient: int | None = None,
     ) -> Reduced:
-        """The same where not every agent has something to say in every row, present (A, n).
+        """The same where not every agent takes part in every row, present (A, n).
 
         Nothing is sent for a row from a part of the tree in which nobody is present. Who was travels along: finish gets
         it as its second argument. Every agent learns in which rows nobody was.
@@ -281,8 +281,8 @@ class Network(abc.ABC):
     ) -> dict[str, list[Array]] | None:
         """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
 
-        Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
-        arrays (0,) stand for what nobody sent. recipient: as in `reduce`.
+        Values may differ in shape between agents; an agent whose values are all empty sends nothing, and empty
+        arrays (0,) stand for what was not sent. recipient: as in `reduce`.
         Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
@@ -326,7 +326,7 @@ class Network(abc.ABC):
         """Collect along the tree, and write the traffic into the ledger."""
 
     def _check_own(self, task: ReductionTask) -> None:
-        """Nobody sends what its neighbours would refuse."""
+        """An agent does not send what its neighbours would refuse."""
         task.merge.check(self.hosted, task.x, task.present)
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:

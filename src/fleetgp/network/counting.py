@@ -348,7 +348,7 @@ def as_link(link: str | Link | None) -> Link | None:
 
 
 def _read(part: str, text: str) -> tuple[str, float]:
-    """What a part says: its name, and its value."""
+    """The name and the value of a part of the text."""
     if part.strip().replace("-", " ") == HALF:
         return "half_duplex", 1.0
     match = _NUMBER.match(part)

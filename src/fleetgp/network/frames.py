@@ -56,8 +56,8 @@ class FrameNetwork(Network):
     def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         """Send the frames; return this round's frame of each expected (sender, receiver).
 
-        Whoever waits calls `wait_for` before each wait, and raises a NeighbourLostError at the deadline. Frames of
-        later rounds may come early.
+        Call `wait_for` before each wait, and raise a NeighbourLostError at the deadline. Frames of later rounds may
+        come early.
         """
 
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
@@ -170,7 +170,7 @@ class FrameNetwork(Network):
         return received
 
     def _own_parts(self, items: dict[str, list[Array]]) -> list[Known]:
-        """Of each hosted agent that has something to say."""
+        """The parts of each hosted agent that sends any."""
         speaking = [any(values[i].size for values in items.values()) for i in range(len(self.hosted))]
         return [
             {agent: tuple(Part(kind, agent, values[i]) for kind, values in items.items())} if speaking[i] else {}
@@ -178,7 +178,7 @@ class FrameNetwork(Network):
         ]
 
     def _by_origin(self, parts: tuple[Part, ...], sender: int) -> Known:
-        """Everybody checks before relaying, so the sender of nonsense has made it, even if it names another origin."""
+        """Every agent checks before relaying: the sender of nonsense has made it, even if it names another origin."""
         by_origin: Known = defaultdict(tuple)
         for part in parts:
             if part.origin >= self.agents:
@@ -265,7 +265,7 @@ class TreeReduction:
             result.absent[where] = ~present
 
     def _possible(self, move: Move) -> IntArray:
-        """The agents that a message may speak of."""
+        """The agents that a message may name."""
         return self.tree.below(move.sender) if move.up else np.arange(self._agents)
 
     def _merge(self, piece: int, agent: int) -> None:

@@ -113,7 +113,7 @@ class Pricing:
     def collection(self, tree: Tree, way: Way, recipient: int | None, prices: Prices) -> None:
         """What the hosted agents send where everyone's values go along the tree.
 
-        prices: everyone's. Of agents who have nothing to say nothing is sent.
+        prices: everyone's. Nothing is sent of agents whose values are empty.
         """
         informed, speaking = way.informed(tree, recipient), speaking_in(prices)
         columns = [column for price in prices.values() for column in price]
@@ -207,5 +207,5 @@ def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def speaking_in(prices: Prices) -> BoolArray:
-    """(M,) who has something to say."""
+    """(M,) who sends anything."""
     return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)

@@ -59,7 +59,7 @@ Finish = Callable[[Array, BoolArray | None], Array]
 class ReductionTask:
     """A value that is about to be reduced.
 
-    x: (A, n, ..) the hosted agents' rows.  present: (A, n) who has something to say in which row; None: all in all.
+    x: (A, n, ..) the hosted agents' rows.  present: (A, n) who takes part in which row; None: all in all.
     finish, result_shape: what the root makes of the total, and the shape of a row of that; None: the total goes down.
     recipient: the agent that gets the result; None: all.
     """
@@ -169,7 +169,7 @@ def pieces_down(tree: Tree, recipient: int | None, pieces: int) -> IntArray:
     """(M,) how many pieces come down to each agent.
 
     All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
-    nobody is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
+    no agent is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
     """
     downs = np.full(len(tree.parents), pieces if recipient is None else 1, dtype=np.int64)
     if recipient is not None:
@@ -183,7 +183,7 @@ class Way:
     """What the hosted agents send in a reduction, and where that stands in the ledger.
 
     senders: (K,) those with a parent.  up: (K,) the positions of the edges to it.
-    below: (K,) how many agents their messages upward speak of.
+    below: (K,) how many agents their messages upward may name.
     children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 

@@ -250,7 +250,7 @@ def _of_threads() -> threading.Semaphore:
 
 
 def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
-    """Whatever ends a network, it stays ended, and whoever waits is woken."""
+    """Whatever ends a network, it stays ended, and a verb that waits is woken."""
     run(_check_wrong_use_and_close)
     run(_check_cancelled)
     beside = Beside(run, topology, semaphore)
@@ -323,7 +323,7 @@ def _check_cancelled(network: Network) -> None:
     _check_over(network, Cancelled, "enough")
 
 
-# ---- a group that says nothing ----------------------------------------------------------------------------------
+# ---- a group that is silent -------------------------------------------------------------------------------------
 
 
 class Beside:

@@ -102,7 +102,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """Bytes as a frame, or a NetworkError that says what is wrong; nothing else can come out."""
+    """Bytes as a frame, or a NetworkError that names the fault; nothing else can come out."""
     if len(data) > MAX_FRAME_BYTES:
         raise NetworkError(f"expected a frame of at most {MAX_FRAME_BYTES} bytes, got {len(data)}")
     if len(data) < HEADER_BYTES:
@@ -147,7 +147,7 @@ LARGEST = 1e100
 
 
 def is_sound(kind: str, value: NDArray[Any]) -> bool:
-    """Whether a value of some kind of content is finite and in range, as far as its kind tells.
+    """Whether a value of some kind of content is finite and in range, as far as its kind determines.
 
     A prediction that diverges and a verdict about it may be infinite or NaN; a maximum over nothing is -inf.
 
@@ -172,7 +172,7 @@ def is_sound(kind: str, value: NDArray[Any]) -> bool:
 
 
 def content(parts: Sequence[Part], kind: str, sender: int, shape: tuple[int, ...]) -> Array:
-    """What a message holds of a kind, or one error that says what is wrong with it, and who sent it."""
+    """What a message holds of a kind, or one error that names the fault and the sender."""
     arrived = next((part.value for part in parts if part.kind == kind), None)
     if arrived is None or arrived.shape != shape:
         got = "none" if arrived is None else f"an array of shape {arrived.shape}"

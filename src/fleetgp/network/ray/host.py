@@ -148,7 +148,7 @@ class Memory:
     own: dict[Any, Any] = field(default_factory=dict)
 
 
-#: What hosts do: function(network, memory, report, *arguments). Reports come to whoever follows the task, in order.
+#: What hosts do: function(network, memory, report, *arguments). Who follows the task gets the reports in order.
 Function = Callable[..., Any]
 
 

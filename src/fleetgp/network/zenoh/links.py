@@ -54,7 +54,7 @@ class Arrived(NamedTuple):
     size: int
 
 
-#: One epoch's frames, in the order in which they came; None wakes whoever waits for one.
+#: One epoch's frames, in the order in which they came; None wakes the thread that waits for one.
 Mail = queue.SimpleQueue[Arrived | None]
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.network.edges import Edge
 
-#: The common name of whoever may ask agents, and have them train or stop.
+#: The common name of those who may ask agents, and have them train or stop.
 OPERATOR = "operator"
 
 
