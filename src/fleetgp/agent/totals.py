@@ -50,7 +50,7 @@ def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options:
     seen = model.offset, model.scale, *astuple(model.change)  # what is sent is what the model sees
     data = [item.data for item in agenda.items], *seen
     facts = [agenda.members, data, method.agreement_key(options)]
-    if method.rule == "npae":  # its basis is made for one theta
+    if method.rule in ("npae", "summary"):  # basis and groups are made for one theta
         facts.append((model.log_theta, model.kernel))
     return _short_hash(facts)
 
