@@ -6,8 +6,8 @@ have as many rows as the real agents and a likelihood that costs nothing, so tha
 
 A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
 range. For a training these are the number of rounds, and how often it continues with another mean function; for an
-answer who takes part, whose rows are near the queries, and the length of NPAE's vectors. Bounds are counts of the
-extremes: no agent takes part, all rows are near, and so on.
+answer who takes part, whose rows are near the queries, the number of groups, and the length of NPAE's vectors. Bounds
+are counts of the extremes: no agent takes part, all rows are near, and so on.
 """
 
 from __future__ import annotations
@@ -49,10 +49,13 @@ from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import PredictionOptions, Question
+from fleetgp.prediction.committee import Committee
 from fleetgp.prediction.cross import FEWEST, LONGEST
+from fleetgp.prediction.groups import most_groups, rows_per_group, width
 from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
+from fleetgp.prediction.rules import GroupedCommittee
 from fleetgp.training.admm import best_radius
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
@@ -387,6 +390,12 @@ def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     return [result[key] for key in sorted(result)]
 
 
+class _Ungrouped(GroupedCommittee):
+    """The sums of dec-summary, of agents without groups."""
+
+    grouped = augmented = False
+
+
 class _Answers:
     """The answers of a method with one kernel."""
 
@@ -394,6 +403,9 @@ class _Answers:
         self.method, self.facts, self.kernel, self.asking, self.options = method, facts, kernel, asking, asking.options
         network = CountingNetwork(facts.topology)
         self.root, step = network.tree.root, block_size(method, network, asking.options)
+        if method.rule == "summary":
+            # Who takes part follows from the groups: here it is chosen, and what the sums send is the same.
+            self.method = Committee(method.name, decentralized=True, nearest=True, aggregation=_Ungrouped())
         full, rest = divmod(asking.queries, step)
         #: How many blocks there are of how many queries.
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
@@ -406,6 +418,8 @@ class _Answers:
             return self._nearest()
         if rule == "npae":
             return self._nested()
+        if rule == "summary":
+            return self._summaries()
         usual = self._asked(self._together)
         if not self.method.nearest:
             return self._found(usual, [usual], [usual])
@@ -533,6 +547,28 @@ class _Answers:
             most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
         bounds = [self._worst(one[0], one[-1]) for one in most]
         return self._found(usual, least, bounds)
+
+    def _summaries(self) -> PredictionCost:
+        """Groups, whose number depends on the data, and sums of the agents that take part: all, or the root alone."""
+
+        def both(scene: Any, most: int | None) -> tuple[Bill, Bill]:
+            once, asked = self._asked(scene)
+            return once + self._groups(most), NOTHING if self.options.local else asked
+
+        usual = both(self._together, None)
+        return self._found(usual, [both(self._at_root, 1)], [usual])
+
+    def _groups(self, most: int | None) -> Bill:
+        """What groups send. most: of one agent; None: as many as there can be."""
+        facts, options, network = self.facts, self.options, CountingNetwork(self.facts.topology)
+        if facts.agents == 1:
+            return NOTHING
+        dimension = self._together(1).shards.moved(self._view.coordinates)[0].dimension  # three on the sphere
+        with network.phase("groups"):
+            size = rows_per_group(network, facts.sizes, options, dimension)
+            counts = np.minimum(most_groups(facts.sizes, size, options.min_rows), most or facts.rows)
+            network.collect({"groups": [np.zeros((count, width(dimension))) for count in counts]})
+        return network.bill()
 
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""

@@ -294,7 +294,7 @@ def agree_on_groups(
         return (Groups.none(dimension),)
     scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
-        min_rows = _rows_per_group(network, shards, options, width(dimension))
+        min_rows = rows_per_group(network, [len(own) for own in shards], options, dimension)
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
         for data, agent in zip(shards, network.hosted, strict=True):
@@ -310,13 +310,25 @@ def agree_on_groups(
     return _merged(network, everyone, own, before, dimension, options.min_rows)
 
 
-def _rows_per_group(network: Network, shards: Sequence[Observations], options: PredictionOptions, numbers: int) -> int:
-    """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many."""
+def rows_per_group(network: Network, counts: Sequence[int], options: PredictionOptions, dimension: int) -> int:
+    """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many.
+
+    counts: rows of each hosted agent.
+    """
     sizes = options.min_rows * 2 ** np.arange(LEVELS)
-    counts = np.array([len(own) for own in shards])
-    most = np.where(counts[:, None] >= options.min_rows, np.maximum(counts[:, None] // sizes, 1), 0)
-    fits = NUMBER * numbers * total(network, most.astype(float)) <= options.budget
+    most = np.stack([most_groups(counts, int(size), options.min_rows) for size in sizes], axis=-1)
+    fits = NUMBER * width(dimension) * total(network, most.astype(float)) <= options.budget
     return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
+
+
+def most_groups(counts: Sequence[int], size: int, min_rows: int) -> IntArray:
+    """How many groups of so many rows agents have at most: none of fewer than min_rows, one of fewer than `size`.
+
+    >>> most_groups([4, 7, 35], 10, 5).tolist()
+    [0, 1, 3]
+    """
+    rows = np.array(counts, dtype=np.int64)
+    return np.where(rows >= min_rows, np.maximum(rows // size, 1), 0)
 
 
 def _merged(
