@@ -246,7 +246,8 @@ def summarize(data: Observations, members: Sequence[IntArray], kernel: Kernel, h
 
 def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel, h: Hyperparameters) -> Array:
     """One group as it travels."""
-    places, values, dimension = data.inputs[rows], data.values[rows], data.dimension
+    # In one order in memory, whatever that of the data, so that sums are rounded alike.
+    places, values, dimension = np.ascontiguousarray(data.inputs[rows]), data.values[rows], data.dimension
     weights = 1.0 / noise
     own = 1.0 / weights.sum()
     weights *= own
@@ -378,7 +379,9 @@ def as_observed(data: Observations) -> Observations:
     """An agent's rows, such that they can be joined with groups: with the columns that these have."""
     count = len(data)
     known = np.zeros(count) if data.noise_std is None else data.noise_std
-    return replace(data, noise_std=known, weight=np.ones(count) if data.weight is None else data.weight)
+    weight = np.ones(count) if data.weight is None else data.weight
+    # In one order in memory, whatever that of the data, so that posteriors are rounded alike.
+    return replace(data, inputs=np.ascontiguousarray(data.inputs), noise_std=known, weight=weight)
 
 
 # ---- who knows most about a query ------------------------------------------------------------------------------------
