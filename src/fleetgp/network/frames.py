@@ -102,12 +102,11 @@ class FrameNetwork(Network):
             for (sender, receiver), frame in received.items():
                 by_origin = self._by_origin(frame.parts, sender)
                 passed[sender, receiver].update(by_origin)
-                own = known[self._position[receiver]]
+                here = known[self._position[receiver]]
                 for origin, relayed in by_origin.items():
-                    if (
-                        origin == sender or origin not in own
-                    ):  # what an agent itself sends counts before what is relayed
-                        own[origin] = relayed
+                    # What an agent itself sends counts before what is relayed.
+                    if origin == sender or origin not in here:
+                        here[origin] = relayed
         return self._everyones(known[0], items)
 
     def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
