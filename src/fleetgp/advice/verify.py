@@ -38,8 +38,7 @@ from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.conditioned import model_units
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
-from fleetgp.training.objective import Objective
-from fleetgp.training.outer_loops import reweighed_experts
+from fleetgp.training.objective import Objective, reweighed_experts
 from fleetgp.validation import check_number, check_whole
 
 Verdict = Literal["passed", "failed", "not applicable"]

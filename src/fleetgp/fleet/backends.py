@@ -15,7 +15,7 @@ from fleetgp.graph import Topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.kernels.expression import Kernels
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.network import InProcess
+from fleetgp.network import InProcess, Network
 from fleetgp.prediction import (
     Calibration,
     Holding,
@@ -41,17 +41,18 @@ class Backend(Protocol):
         self,
         method: TrainingMethod,
         shards: Dataset,
-        graph: Topology,
+        network: Network,
         kernels: Kernels,
         options: TrainingOptions,
         report: Report,
-    ) -> Fit: ...
+    ) -> Fit:
+        """network: of all agents in this process, where they are here; elsewhere its graph counts."""
 
     def train_together(
         self,
         method: TrainingMethod,
         outputs: Sequence[Dataset],
-        graph: Topology,
+        network: Network,
         kernel: Kernel,
         options: TrainingOptions,
         report: Report,
@@ -77,27 +78,8 @@ class Backend(Protocol):
 class LocalBackend:
     """All agents in this process."""
 
-    def train(
-        self,
-        method: TrainingMethod,
-        shards: Dataset,
-        graph: Topology,
-        kernels: Kernels,
-        options: TrainingOptions,
-        report: Report,
-    ) -> Fit:
-        return train(method, shards, InProcess(graph), kernels, options, report)
-
-    def train_together(
-        self,
-        method: TrainingMethod,
-        outputs: Sequence[Dataset],
-        graph: Topology,
-        kernel: Kernel,
-        options: TrainingOptions,
-        report: Report,
-    ) -> tuple[Fit, ...]:
-        return train_together(method, outputs, InProcess(graph), kernel, options, report)
+    train = staticmethod(train)
+    train_together = staticmethod(train_together)
 
     def predictor(
         self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None

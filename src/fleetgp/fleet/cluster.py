@@ -278,7 +278,7 @@ class ClusterBackend:
         self,
         method: TrainingMethod,
         shards: Dataset,
-        graph: Topology,
+        network: Network,
         kernels: Kernels,
         options: TrainingOptions,
         report: Report,
@@ -287,7 +287,7 @@ class ClusterBackend:
             refuse_rows(method)
         hosting = self.opened.crew.hosting
         given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
-        task = self.opened.crew.task(graph, train_group, given)
+        task = self.opened.crew.task(network.topology, train_group, given)
         passes = MergedPasses(listener_of_passes())
         for told in task:
             if isinstance(told[0], Progress):
@@ -300,14 +300,16 @@ class ClusterBackend:
         self,
         method: TrainingMethod,
         outputs: Sequence[Dataset],
-        graph: Topology,
+        network: Network,
         kernel: Kernel,
         options: TrainingOptions,
         report: Report,
     ) -> tuple[Fit, ...]:
         hosting = self.opened.crew.hosting
         held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
-        task = self.opened.crew.task(graph, train_group_together, [(data, method, kernel, options) for data in held])
+        task = self.opened.crew.task(
+            network.topology, train_group_together, [(data, method, kernel, options) for data in held]
+        )
         for told in task:
             report(*merged_report(method, told, hosting))
         return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))

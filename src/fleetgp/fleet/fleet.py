@@ -658,7 +658,7 @@ class Fleet:
             try:
                 reporter.begun()
                 with translate_theta_errors(names=self.names):
-                    fit = self._backend.train(row, self.data, self.graph, self.kernels, chosen, reporter)
+                    fit = self._backend.train(row, self.data, InProcess(self.graph), self.kernels, chosen, reporter)
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
                 interrupt.add_note(self.keep_unfinished(reporter.furthest))
                 raise

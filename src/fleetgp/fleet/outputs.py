@@ -24,6 +24,7 @@ from fleetgp.fleet.training import training_options
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
+from fleetgp.network import InProcess
 from fleetgp.options import KERNEL, ModelOptions, PredictKeywords, TrainKeywords
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress, listening
@@ -141,7 +142,7 @@ class Outputs:
                 reporter.begun()
                 with translate_theta_errors(names=first.names):
                     results = self._backend.train_together(
-                        row, list(data.values()), self.graph, first.kernel, chosen, reporter
+                        row, list(data.values()), InProcess(self.graph), first.kernel, chosen, reporter
                     )
             except (KeyboardInterrupt, WorkerLostError) as interrupt:
                 interrupt.add_note(self._keep(reporter.furthest))

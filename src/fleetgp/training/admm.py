@@ -36,6 +36,7 @@ from fleetgp.consensus import (
     Maximin,
     NeighbourRule,
     OverNeighbours,
+    Running,
     Verdict,
     Watch,
     WithInterludes,
@@ -145,7 +146,7 @@ class NestedStep:
         x = local.x.copy()
         for i in np.flatnonzero(active).tolist():
             x[i] = solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i]))
-        return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
+        return self._kept(replace(local, x=x, values=self.objective.renewed(local.values, x, active)))
 
     @property
     def measures(self) -> bool:
@@ -255,8 +256,9 @@ class LinearizedStep:
         if self.kappa is not None:
             x = self.bounds.clipped(anchor.x - gradient / (self.kappa + pull.weight))
             x = np.where(active[:, None], x, local.x)
-            values = anchor.values if self.at_anchor else self.objective(x, active)
-            return replace(local, x=x, values=local.values.replaced(active, values))
+            if self.at_anchor:
+                return replace(local, x=x, values=local.values.replaced(active, anchor.values))
+            return replace(local, x=x, values=self.objective.renewed(local.values, x, active))
         return self._safe_step(local, anchor, pull, gradient, active)
 
     def _safe_step(self, local: Local, anchor: Local, pull: Pull, gradient: Array, active: BoolArray) -> Local:
@@ -268,7 +270,7 @@ class LinearizedStep:
             move = self.bounds.best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
             x = np.where(pending[:, None], self.bounds.clipped(anchor.x + move), x)
-            values = values.replaced(pending, self.objective(x, pending))
+            values = self.objective.renewed(values, x, pending)
             wanted = before + SUFFICIENT * (gradient * move).sum(axis=1) + ROUNDING * np.abs(before)
             pending &= ~(values.nll + pull.value(x) <= wanted)
             if not pending.any():
@@ -370,6 +372,9 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         stopping = Maximin(self.network.diameter, tol, relative=False) if watching else UNWATCHED
         rule = self if self.interlude is None else WithInterludes(self, self.interlude)
         return OverNeighbours(rule, self.network, stopping)
+
+    def state_of(self, running: Running[EdgeState]) -> EdgeState:
+        return running.state
 
     def moved(self, state: EdgeState, numbers: IntArray, values: Array) -> EdgeState:
         x, dual, middle = state.local.x.copy(), state.dual.copy(), state.middle.copy()

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -54,7 +54,7 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import Correction, agree_on_correction, settle, trend_of
+from fleetgp.training.outer_loops import Correction, agree_on_correction, settle_mean, trend_of
 from fleetgp.training.problem import (
     WORTH,
     Magnitudes,
@@ -68,7 +68,7 @@ from fleetgp.training.problem import (
     power_of_two,
     reach_of,
 )
-from fleetgp.training.run import Report, Run, coarse, fit_of, follow
+from fleetgp.training.run import Report, Run, best_run, coarse, fit_of
 
 #: As close to a wall as this, in log theta, is at it.
 AT = 1e-6
@@ -244,7 +244,8 @@ class MomentsTraining:
         report: Report | None,
     ) -> None:
         refuse_rough(kernel, options.engine)
-        self._method, self._network, self._options, self._report = method, network, options, report
+        self._method, self._network, self._kernel = method, network, kernel
+        self._options, self._report = options, report
         self._central = not method.decentralized
         self._deadline = Deadline.after(options.seconds, network.clock)
         self._frame, sizes = agree_on_frame(
@@ -307,7 +308,7 @@ class MomentsTraining:
             begun = dict.fromkeys(range(len(self.problem.starts))) if histories is None else histories
             self._active = [Run(self.problem, solver, n, self._report, history) for n, history in begun.items()]
             with self._network.phase("training"):
-                self._best = follow(self.problem, self._active, options.rounds, options.tol)
+                self._best = self._best_of(self._active, options)
             verdict = self._agree(self._wish(options, refined))
             late = verdict.wish.status == "time limit"
             finer = np.maximum(verdict.wish.sizes, self.moments.sizes).tolist()
@@ -317,6 +318,18 @@ class MomentsTraining:
                 return replace(verdict, wish=replace(verdict.wish, refused=True))
             # Every start goes on from where it is: what was optimal takes an evaluation or two.
             sizes, refined, histories = tuple(finer), True, {run.number: run.history for run in self._active}
+
+    def _best_of(self, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
+        """Follow all starts to where their likelihoods can be compared, and the best one to its end; its number."""
+        best = 0
+        if len(runs) > 1:
+            for run in runs:
+                run.go(options.rounds, coarse(options.tol))
+                if run.outcome.status == "time limit":
+                    break
+            best = best_run(self.problem, runs)
+        runs[best].finish(options.rounds, options.tol)
+        return best
 
     def _settled(self, verdict: Verdict) -> None:
         """Take what the fleet has agreed on, or refuse where that is nothing."""
@@ -334,7 +347,7 @@ class MomentsTraining:
     def fit(self) -> Fit:
         """Train, in turns with the mean function if there is one."""
         self.run()
-        settled = settle(self, self._options.mean)
+        settled = settle_mean(self, self._options.mean)
         mean = None if settled is None else settled.of(self.scaling, settled.last.errors)
         fit = fit_of(self.problem, self.runs, self.chosen, mean)
         fit = replace(fit, moments=self.moments, approximation=np.zeros(len(fit.thetas)))
@@ -383,6 +396,7 @@ class MomentsTraining:
         shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
         return TrainingProblem(
             method=self._method,
+            kernel=self._kernel,
             network=self._network,
             reduction=Alone(),
             scaling=self.scaling,

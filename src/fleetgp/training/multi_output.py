@@ -31,17 +31,7 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import (
-    NOWHERE,
-    Correction,
-    Settled,
-    agree_on_correction,
-    outliers_of,
-    reweighed_experts,
-    settle,
-    settle_robustly,
-    trend_of,
-)
+from fleetgp.training.outer_loops import NOWHERE, Settled, outliers_of, settle
 from fleetgp.training.problem import TrainingProblem, first_sizes, prepare
 from fleetgp.training.run import Report, with_mean
 from fleetgp.training.train import LocalTraining, report_in_user_units, to_user_units
@@ -111,21 +101,23 @@ class SharedObjective(Objective):
         super().__init__(outputs[0].experts, prior, share)
         self.outputs, self.sharing = tuple(outputs), sharing
 
-    def _with(self, outputs: Sequence[Objective]) -> SharedObjective:
+    def with_outputs(self, outputs: Sequence[Objective]) -> SharedObjective:
         return SharedObjective(outputs, self.sharing, self.prior, self.share)
 
     def changed(self, change: Callable[[Expert], Expert]) -> SharedObjective:
-        return self._with([one.changed(change) for one in self.outputs])
+        return self.with_outputs([one.changed(change) for one in self.outputs])
 
-    def only(self, i: int) -> SharedObjective:
-        return self._with([one.only(i) for one in self.outputs])
+    def reweighed(self, log_thetas: Array) -> SharedObjective:
+        pairs = enumerate(self.outputs)
+        return self.with_outputs([one.reweighed(log_thetas[:, self.sharing.places(k)]) for k, one in pairs])
 
-    def answers(self, rows: IntArray, log_thetas: Array) -> list[Evaluation | NumericalError]:
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
         """All outputs of all agents side by side."""
-        experts = [one.experts[i] for one in self.outputs for i in rows]
+        agents = np.arange(len(self.experts)) if agents is None else agents
+        experts = [one.experts[i] for one in self.outputs for i in agents]
         every = range(len(self.outputs))
-        evaluations = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
-        return [self._sum(evaluations[i :: len(rows)]) for i in range(len(rows))]
+        answers = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
+        return self.values(log_thetas, [self._sum(answers[i :: len(agents)]) for i in range(len(agents))])
 
     def _sum(self, evaluations: Sequence[Evaluation | NumericalError]) -> Evaluation | NumericalError:
         """One agent's. The largest jitter; an engine's name is the first output's."""
@@ -193,16 +185,17 @@ def train_together(
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
-        training = TrainingTogether(JointProblem.of(parts, sharing), options, heard)
+        training = LocalTraining(JointProblem.of(parts, sharing), options, heard)
         training.run()
-        settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
-        fits = training.fits(settled)
+        settled = settle(training, options.mean, robust=kernel.noise_model.robust)
+        whole = training.ended(None)
+        fits = [_fit_of(training, whole, k, settled) for k in range(len(outputs))]
         if kernel.noise_model.robust:
             pairs = zip(fits, (shards.moved(coordinates) for shards in outputs), strict=True)
             fits = [replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit, options)) for fit, own in pairs]
     if options.coordinates.name != "as-given":
         fits = [to_user_units(coordinates, shift, fit) for fit in fits]
-    return tuple(replace(fit, kernel=kernel.name) for fit in fits)
+    return tuple(fits)
 
 
 def refuse_moments(method: TrainingMethod) -> None:
@@ -250,6 +243,7 @@ class JointProblem(TrainingProblem):
         prior = Prior(sharing.joined([p.centre for p in priors]), sharing.joined([p.precision for p in priors]))
         return cls(
             method=first.method,
+            kernel=first.kernel,
             network=first.network,
             reduction=first.reduction,
             scaling=Scaling(),
@@ -270,15 +264,14 @@ class JointProblem(TrainingProblem):
         assert isinstance(self.objective, SharedObjective)
         return self.objective
 
-    def corrected(self, step: Sequence[float]) -> JointProblem:
-        parts = np.split(np.array(step), len(self.outputs))
-        outputs = [one.corrected(part.tolist()) for one, part in zip(self.outputs, parts, strict=True)]
-        return self.of_outputs(outputs)
+    def parts(self, x: Array) -> list[tuple[TrainingProblem, Array]]:
+        pairs = enumerate(zip(self.outputs, self.shared.outputs, strict=True))
+        return [(replace(one, objective=own), x[:, self.shared.sharing.places(k)]) for k, (one, own) in pairs]
 
-    def of_outputs(self, outputs: Sequence[TrainingProblem]) -> JointProblem:
-        """With others: their experts have other residuals, or other weights."""
-        shared, objectives = self.shared, [one.objective for one in outputs]
-        objective = SharedObjective(objectives, shared.sharing, shared.prior, shared.share)
+    def corrected(self, step: Sequence[float]) -> JointProblem:
+        steps, parts = np.split(np.array(step), len(self.outputs)), self.parts(self.starts)
+        outputs = [part.corrected(one.tolist()) for (part, _), one in zip(parts, steps, strict=True)]
+        objective = self.shared.with_outputs([one.objective for one in outputs])
         return replace(self, objective=objective, outputs=tuple(outputs))
 
 
@@ -286,76 +279,46 @@ def _joined_bounds(sharing: Sharing, parts: Sequence[Bounds]) -> Bounds:
     return Bounds(sharing.joined([one.lower for one in parts]), sharing.joined([one.upper for one in parts]))
 
 
-class TrainingTogether(LocalTraining):
-    """One training of all outputs."""
-
-    problem: JointProblem
-
-    def correction(self) -> Correction:
-        """Of the mean functions of all outputs, one after the other."""
-        problem, shared = self.problem, self.problem.shared
-        parts = []
-        for k, (one, objective) in enumerate(zip(problem.outputs, shared.outputs, strict=True)):
-            x = self.chosen.history[-1][:, shared.sharing.places(k)]
-            trend = trend_of(one.scaling, problem.dimension)
-            with problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
-                parts.append(agree_on_correction(problem.reduction, objective.experts, np.exp(x), trend))
-        coefficients, errors = (
-            np.concatenate([getattr(p, name) for p in parts]) for name in ("coefficients", "errors")
-        )
-        return Correction(coefficients, errors, all(part.known for part in parts))
-
-    def reweigh(self) -> None:
-        """The outliers of every output, at its part of theta."""
-        x, outputs = self.chosen.history[-1], []
-        for k, one in enumerate(self.problem.outputs):
-            experts = reweighed_experts(one.objective.experts, x[:, self.problem.shared.sharing.places(k)])
-            outputs.append(replace(one, objective=one.objective.of(experts)))
-        self._continue_on(self.problem.of_outputs(outputs))
-
-    def fits(self, settled: Settled | None) -> list[Fit]:
-        whole = self.ended(None)
-        return [self._of_output(whole, k, settled) for k in range(len(self.problem.outputs))]
-
-    def _of_output(self, whole: Fit, k: int, settled: Settled | None) -> Fit:
-        """What the training of all tells of one output."""
-        problem, own, shared = self.problem, self.problem.outputs[k], self.problem.shared
-        hosted, places = len(problem.network.hosted), shared.sharing.places(k)
-        mean = None
-        if settled is not None:
-            last = settled.last
-            errors = last.errors if last is NOWHERE else np.split(last.errors, len(problem.outputs))[k]
-            mean = settled.of(own.scaling, errors)
-            if problem.method.meet == "pool":
-                with problem.network.phase("pool"):
-                    problem.network.scatter(mean.coefficients, "statistics")
-        x, values = shared.likelihoods(k, self.chosen.outcome.state.local.x)
-        broken = not np.isfinite(whole.nlls).all()
-        nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
-        estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
-        first = first_sizes(own.objective.sizes)
-        return replace(
-            whole,
-            thetas=whole.thetas[:, places],
-            history=whole.history[:, :, places],
-            status=with_mean(whole.status, mean),
-            nll=float(nlls.sum()),
-            nlls=nlls,
-            rho=whole.rho[places] if len(whole.rho) else whole.rho,
-            starts=tuple(replace(start, theta0=start.theta0[places]) for start in whole.starts),
-            scaling=own.scaling,
-            mean=mean,
-            engine=tuple(np.broadcast_to(values.engine, hosted).tolist()),
-            noise_floor=own.floor * own.scaling.scale,
-            known=own.known,
-            used=np.broadcast_to(shared.outputs[k].sizes, hosted),
-            sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
-            approximation=np.broadcast_to(estimates, hosted),
-            offset=own.offset,
-            noises=own.noises,
-            flat_numbers=_own_numbers(whole.flat_numbers, places),
-            stopped_numbers=_own_numbers(whole.stopped_numbers, places),
-        )
+def _fit_of(training: LocalTraining, whole: Fit, k: int, settled: Settled | None) -> Fit:
+    """What the training of all says of one output. whole: the result of all."""
+    problem = training.problem
+    assert isinstance(problem, JointProblem)
+    own, shared = problem.outputs[k], problem.shared
+    hosted, places = len(problem.network.hosted), shared.sharing.places(k)
+    mean = None
+    if settled is not None:
+        last = settled.last
+        errors = last.errors if last is NOWHERE else np.split(last.errors, len(problem.outputs))[k]
+        mean = settled.of(own.scaling, errors)
+        if problem.method.meet == "pool":
+            with problem.network.phase("pool"):
+                problem.network.scatter(mean.coefficients, "statistics")
+    x, values = shared.likelihoods(k, training.chosen.outcome.state.local.x)
+    broken = not np.isfinite(whole.nlls).all()
+    nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
+    estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
+    first = first_sizes(own.objective.sizes)
+    return replace(
+        whole,
+        thetas=whole.thetas[:, places],
+        history=whole.history[:, :, places],
+        status=with_mean(whole.status, mean),
+        nll=float(nlls.sum()),
+        nlls=nlls,
+        rho=whole.rho[places] if len(whole.rho) else whole.rho,
+        starts=tuple(replace(start, theta0=start.theta0[places]) for start in whole.starts),
+        scaling=own.scaling,
+        mean=mean,
+        engine=tuple(np.broadcast_to(values.engine, hosted).tolist()),
+        noise_floor=own.floor * own.scaling.scale,
+        known=own.known,
+        used=np.broadcast_to(shared.outputs[k].sizes, hosted),
+        sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
+        approximation=np.broadcast_to(estimates, hosted),
+        offset=own.offset,
+        flat_numbers=_own_numbers(whole.flat_numbers, places),
+        stopped_numbers=_own_numbers(whole.stopped_numbers, places),
+    )
 
 
 def _own_numbers(numbers: tuple[int, ...], places: IntArray) -> tuple[int, ...]:

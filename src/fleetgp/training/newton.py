@@ -17,7 +17,7 @@ from fleetgp.consensus import Interlude, Outcome, Verdict
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.objective import Local, Objective, Values, evaluate_with_hessian, measure_hessian
+from fleetgp.training.objective import ForwardDifferences, Local, Objective, Values, measure_hessian
 from fleetgp.training.solver import RoundSolver
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
@@ -367,7 +367,13 @@ class TreeNewton(RoundSolver[TreeState]):
             values = self.objective(x)
             hessian = self._secant(state.search, values)
         else:
-            values, hessian = evaluate_with_hessian(self.objective, x)
+            # All at once, so that they run side by side: an agent that is alone in its process then uses all cores
+            # without threads inside BLAS, which wait for each other as soon as other work needs a core.
+            steps = ForwardDifferences(self.objective, x)
+            agents = np.concatenate([np.arange(len(x)), steps.agents])
+            every = self.objective(np.concatenate([x, steps.places]), agents)
+            values = every.part(slice(len(x)))
+            hessian = steps.hessian(values, every.part(slice(len(x), None)))
             state = replace(state, measured_at=state.search.x)
         row, before = self._decided(state, tol, self._rows(values, hessian)), state.search
         wanted, late = row[-2:] > 0.0

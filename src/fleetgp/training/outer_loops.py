@@ -23,7 +23,7 @@ All is decided by numbers that are the same at every agent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -48,6 +48,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import SUM, Network
 from fleetgp.training.fit import Compared, Fit, MeanFit
 from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import reweighed_experts
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import SMALLEST
 from fleetgp.training.run import Report
@@ -71,6 +72,13 @@ class Correction:
     errors: Array
     known: bool
 
+    @classmethod
+    def joined(cls, corrections: Iterable[Correction]) -> Correction:
+        """Of several outputs, one after the other."""
+        parts = list(corrections)
+        coefficients = np.concatenate([part.coefficients for part in parts])
+        return cls(coefficients, np.concatenate([part.errors for part in parts]), all(part.known for part in parts))
+
     @property
     def negligible(self) -> bool:
         return self.known and bool((np.abs(self.coefficients) <= SETTLED * self.errors).all())
@@ -81,7 +89,7 @@ NOWHERE = Correction(np.zeros(0), np.full(1, np.nan), known=False)
 
 
 class Training(Protocol):
-    """One that can be taken up again with another mean function."""
+    """One that can be continued with another mean function or other weights."""
 
     @property
     def status(self) -> Status: ...
@@ -90,7 +98,14 @@ class Training(Protocol):
         """At the theta that it has come to."""
 
     def take_up(self, step: Sequence[float]) -> None:
-        """Go on from where it is, on other residuals: with so much more of the mean function."""
+        """Continue on other residuals: with so much more of the mean function."""
+
+
+class Reweighing(Training, Protocol):
+    """One that can also be continued with other weights."""
+
+    def reweigh(self) -> None:
+        """Continue with the weights for its theta."""
 
 
 def trend_of(scaling: Scaling, dimension: int) -> Trend:
@@ -163,7 +178,27 @@ class Settled:
         return MeanFit(scaling.offset, scaling.slope, scaling.centre, standard_errors, self.turns, self.last.negligible)
 
 
-def settle(training: Training, mean: MeanName) -> Settled | None:
+#: So many times theta is trained with weights.
+ROBUST_TURNS = 5
+
+
+def settle(training: Reweighing, mean: MeanName, *, robust: bool) -> Settled | None:
+    """Turn by turn with the mean function, and with weights against outliers; None without a mean function.
+
+    A training that did not converge is left as it is, as all agents know.
+    """
+    settled = settle_mean(training, mean)
+    for _ in range(ROBUST_TURNS if robust else 0):
+        if training.status != "converged":
+            break
+        training.reweigh()
+        turns = 0 if settled is None else settled.turns
+        settled = settle_mean(training, mean)
+        settled = None if settled is None else replace(settled, turns=settled.turns + turns)
+    return settled
+
+
+def settle_mean(training: Training, mean: MeanName) -> Settled | None:
     """Turn by turn, after the first; None without a mean function."""
     if mean == "zero":
         return None
@@ -175,42 +210,6 @@ def settle(training: Training, mean: MeanName) -> Settled | None:
         step = longer_step(correction, before)
         training.take_up(step)
         turns, before = turns + 1, (correction, step)
-
-
-#: So many times theta is trained with weights.
-ROBUST_TURNS = 5
-
-
-class Reweighing(Training, Protocol):
-    """A training that can be taken up again with other weights."""
-
-    def reweigh(self) -> None:
-        """Go on from where it is, with the weights for its theta."""
-
-
-def settle_robustly(training: Reweighing, mean: MeanName) -> Settled | None:
-    """With weights, and with the mean function, if there is one; a training that did not converge is left as it is."""
-    settled = settle(training, mean)
-    for _ in range(ROBUST_TURNS):
-        if training.status != "converged":  # as all agents know
-            break
-        training.reweigh()
-        turns = 0 if settled is None else settled.turns
-        settled = settle(training, mean)
-        settled = None if settled is None else replace(settled, turns=settled.turns + turns)
-    return settled
-
-
-def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expert]:
-    """Each with weights at its own log theta, (A, P)."""
-
-    def one(pair: tuple[Expert, Array]) -> Expert:
-        try:
-            return reweighed(*pair)
-        except NumericalError:  # nor is there a likelihood, which says so
-            return pair[0]
-
-    return side_by_side(one, list(zip(experts, np.exp(log_thetas), strict=True)))
 
 
 def outliers_of(shards: Dataset, agents: Sequence[int], kernel: Kernel, fit: Fit, options: TrainingOptions) -> IntArray:

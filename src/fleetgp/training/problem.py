@@ -46,12 +46,13 @@ class TrainingProblem:
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
     not bound it.  shift: what to add to log theta for that in the units of the data, (P,).  levels: of samples of the
     data to be trained on first.  data_at: the data that each expert has, with another mean function.
-    noises: how many hyperparameters are of the noise.  limits: those of the bounds that nobody has given, at which the
+    limits: those of the bounds that nobody has given, at which the
     likelihood is flat.  offset: how many times the size of the observations is their standard deviation, in powers of
     two; 0 where nobody knows.  interlude: what the agents may do in between.
     """
 
     method: TrainingMethod
+    kernel: Kernel
     network: Network
     reduction: Reduction
     scaling: Scaling
@@ -64,7 +65,6 @@ class TrainingProblem:
     levels: int = 0
     deadline: Deadline = NEVER
     data_at: Callable[[Scaling], Dataset] | None = None
-    noises: int = 1
     limits: Bounds = field(default_factory=Bounds)
     offset: float = 0.0
     interlude: Interlude | None = None
@@ -94,6 +94,14 @@ class TrainingProblem:
         pairs = zip(self.objective.experts, self.data_at(scaling), strict=True)
         experts = [expert.reobserved(expert.data.with_values(one.values)) for expert, one in pairs]
         return replace(self, scaling=scaling, objective=self.objective.of(experts))
+
+    def reweighed(self, x: Array) -> TrainingProblem:
+        """With weights against outliers for these log theta, (A, P)."""
+        return replace(self, objective=self.objective.reweighed(x))
+
+    def parts(self, x: Array) -> list[tuple[TrainingProblem, Array]]:
+        """The problem of each output, and its part of log theta (A, P)."""
+        return [(self, x)]
 
 
 def prepare(
@@ -137,7 +145,7 @@ def prepare(
         levels=region.levels,
         deadline=deadline,
         data_at=given.rescaled,
-        noises=kernel.noise_count,
+        kernel=kernel,
         limits=region.limits,
         offset=region.offset,
         interlude=interlude,

@@ -11,11 +11,11 @@ from typing import Any, Generic
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus import Outcome, Status
+from fleetgp.consensus import Outcome, Status, drive
 from fleetgp.training.admm import Admm
 from fleetgp.training.fit import Fit, MeanFit, Start
 from fleetgp.training.problem import TrainingProblem, best_start
-from fleetgp.training.solver import Solver, State
+from fleetgp.training.solver import Minimizer, Solver, State, StepwiseSolver
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
 #: never to a looser one than this, at which likelihoods of starts can be compared.
@@ -69,14 +69,29 @@ class Run(Generic[State]):
         over = before is not None and before.status in ("diverged", "time limit")
         if before is not None and (over or tol >= self._tol or done >= rounds):
             return
-        self._tol = tol
-        state = self._begun() if before is None else before.state
-        self._outcome = self.solver.run(state, rounds=rounds - done, tol=tol, record=self._record)
+        self._tol, solver, left = tol, self.solver, rounds - done
+        if before is None:
+            state = solver.begin(self.history[-1])
+            self.jitter = state.local.values.jitter
+        else:
+            state = before.state
+        if isinstance(solver, Minimizer):
+            self._outcome = solver.run(state, rounds=left, tol=tol, record=self._record)
+            return
+        assert isinstance(solver, StepwiseSolver)
+        self._outcome = solver.ended(state, tol)
+        if self._outcome is None:
+            recursion, own = solver.rounds(tol), solver.state_of
+            end = drive(recursion, recursion.start(state), left, lambda done, running: self._record(done, own(running)))
+            self._outcome = solver.outcome(*end)
 
     def finish(self, rounds: int, tol: float) -> None:
-        """Follow it to its end. By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which
-        the limit is as good. What has come to such a direction goes to its limit, and stays there.
+        """It is chosen: follow it to its end.
+
+        By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which the limit is as good. What
+        has come to such a direction goes to its limit, and stays there.
         """
+        self.chosen = True
         if isinstance(self.solver, Admm) and tol > 0.0:
             self.go(rounds, coarse(tol))
             trial = tried(self.problem, self)
@@ -121,11 +136,6 @@ class Run(Generic[State]):
         self.history[-1] = x
         self._outcome = replace(self._outcome, status=status)
 
-    def _begun(self) -> State:
-        state = self.solver.begin(self.history[-1])
-        self.jitter = state.local.values.jitter
-        return state
-
     def _record(self, _: int, state: State) -> None:
         self.history.append(state.local.x)
         self.jitter = np.maximum(self.jitter, state.local.values.jitter)
@@ -138,21 +148,10 @@ def coarse(tol: float) -> float:
     return min(tol * COARSE, LOOSEST)
 
 
-def follow(problem: TrainingProblem, runs: Sequence[Run[Any]], rounds: int, tol: float, *, to_end: bool = True) -> int:
-    """Follow all starts to where their likelihoods can be compared, or as many as there is time for, and the best one
-    to its end; which one that is.
-    """
-    best = 0
-    if len(runs) > 1 or not to_end:
-        for run in runs:
-            run.go(rounds, coarse(tol))
-            if run.outcome.status == "time limit":
-                break
-        with problem.network.phase("choice"):
-            best, _ = best_start(problem.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
-    if to_end:
-        runs[best].chosen = True
-        runs[best].finish(rounds, tol)
+def best_run(problem: TrainingProblem, runs: Sequence[Run[Any]]) -> int:
+    """The number of the run that the fleet chooses, of those that there was time for."""
+    with problem.network.phase("choice"):
+        best, _ = best_start(problem.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
     return best
 
 
@@ -194,7 +193,8 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
         used=sizes_of(problem),
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        noises=problem.noises,
+        noises=problem.kernel.noise_count,
+        kernel=problem.kernel.name,
         offset=problem.offset,
         flat_numbers=ended.flat,
         stopped_numbers=ended.stopped,
@@ -255,7 +255,7 @@ def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
     places = np.tile(own, (2, len(numbers), 1, 1))
     for k, number in enumerate(numbers):
         places[0, k, :, number], places[1, k, :, number] = ends[k], backs[k]
-    values = problem.objective.at(np.tile(np.arange(len(own)), 2 * len(numbers)), places.reshape(-1, own.shape[1]))
+    values = problem.objective(places.reshape(-1, own.shape[1]), np.tile(np.arange(len(own)), 2 * len(numbers)))
     nlls = np.column_stack([outcome.state.local.values.nll, values.nll.reshape(-1, len(own)).T])
     with problem.network.phase("flat"):
         totals = problem.reduction.total(np.where(np.isfinite(nlls), nlls, INFINITE))
