@@ -1,6 +1,4 @@
-"""One start of a training: it can be followed to a coarse tolerance first and taken up again; and whether it has come
-to a direction in which the likelihood is flat.
-"""
+"""One start of a training, the result of the best one, and whether it ended where the likelihood is flat."""
 
 from __future__ import annotations
 
@@ -172,7 +170,7 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
             problem.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 problem.network.scatter(mean.coefficients, "statistics")
-    ended = directions(problem, chosen)
+    flat, stopped = flat_and_stopped(problem, chosen)
     return Fit(
         method=problem.method.name,
         thetas=history[-1],
@@ -196,8 +194,8 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
         noises=problem.kernel.noise_count,
         kernel=problem.kernel.name,
         offset=problem.offset,
-        flat_numbers=ended.flat,
-        stopped_numbers=ended.stopped,
+        flat_numbers=flat,
+        stopped_numbers=stopped,
     )
 
 
@@ -207,16 +205,6 @@ def with_mean(status: Status, mean: MeanFit | None) -> Status:
 
 
 # ---- flat directions ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Of a search: the numbers of the hyperparameters along which the likelihood is flat where it ended, and of those
-    that stand at their limit though it is not.
-    """
-
-    flat: tuple[int, ...] = ()
-    stopped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,10 +252,12 @@ def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
     return Trial(numbers, ends, totals[0] - there, np.abs(there - back), np.asarray(at))
 
 
-def directions(problem: TrainingProblem, run: Run[Any]) -> Ended:
-    """Whether a search that converged ended in a flat direction."""
+def flat_and_stopped(problem: TrainingProblem, run: Run[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The numbers of the hyperparameters along which the likelihood is flat where a search ended, and of those that
+    stand at their limit though it is not.
+    """
     trial = tried(problem, run)
     if trial is None:
-        return Ended()
+        return (), ()
     flat = (trial.gains >= -NEGLIGIBLE) & (trial.changes <= NEGLIGIBLE)
-    return Ended(tuple(trial.numbers[flat].tolist()), tuple(trial.numbers[~flat & trial.at].tolist()))
+    return tuple(trial.numbers[flat].tolist()), tuple(trial.numbers[~flat & trial.at].tolist())
