@@ -224,7 +224,7 @@ def nested(rows: Sequence[Row]) -> Finding:
 
 
 def write_page(plan: Plan, results: Sequence[Row], folder: Path) -> Report:
-    """The whole page; results.csv and results.json beside it."""
+    """Write the whole page, and results.csv and results.json beside it."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
 
     report = Report("What the methods send, against the paper's formulas", folder)
@@ -258,7 +258,7 @@ def write_page(plan: Plan, results: Sequence[Row], folder: Path) -> Report:
             [_line(row) for row in results if row["kind"] == kind],
             left=3,
         )
-    report.write([dict(row) for row in results], plan.as_dict())
+    report.write(results, plan.as_dict())
     return report
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from fleetgp.progress import Listener
 from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells
 from reproduction.paper import FIVE, FLEETS, LEFT_OUT, NEAREST_ROUNDS, PREDICTORS, QUALITY, SOURCES, nearest
-from reproduction.report import Finding, Report, Rows, above, averages, below, converged, mean_of, per_fleet
+from reproduction.report import Finding, Report, Rows, above, averages, below, converged, grouped, mean_of, per_fleet
 
 #: West, south, east, north of the paper's piece of the Atlantic, and its noise (a variance of 0.25).
 BOX, NOISE = (-73.0, 36.4, -69.4, 40.0), 0.5
@@ -45,6 +46,8 @@ WAYS = (
     *((method, graph) for method in PREDICTORS for graph in GRAPHS.get(method, ("path",))),
     *((method, TREE) for method in OURS),
 )
+#: What replications have in common.
+GROUPS = ("method", "graph", "agents")
 #: The synthetic stand-in has a spread and length-scales like the sea's.
 STAND_IN = (0.15, 0.08, 4.0, NOISE)
 
@@ -220,14 +223,6 @@ def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place:
     return write_page(plan, fit, [row for result in results.values() for row in result["rows"]], folder)
 
 
-def grouped(rows: Sequence[Mapping[str, Any]]) -> Rows:
-    """The replications by method, graph and number of agents."""
-    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["method"], row["graph"], row["agents"]), []).append(row)
-    return groups
-
-
 def answered(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The replications that were not refused."""
     return [row for row in rows if row["status"] != REFUSED]
@@ -399,14 +394,12 @@ def few_rounds(plan: Plan, rows: Rows) -> Finding:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
-def write_page(
-    plan: Plan, fit: Mapping[str, Any], results: Sequence[Mapping[str, Any]], folder: Path, remark: str = ""
-) -> Report:
-    """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
+def write_page(plan: Plan, fit: Mapping[str, Any], results: Sequence[dict[str, Any]], folder: Path) -> Report:
+    """Write the whole page, and results.csv and results.json beside it."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
 
     report = Report("The paper's prediction experiment, reproduced", folder)
-    rows, field = grouped(results), sea(plan.sst)
+    rows, field = grouped(results, *GROUPS), sea(plan.sst)
     report.facts |= {"product": field.product, "training": dict(fit)}
     report.text(
         f"Data: {field.product}. " + (ABOUT_SEA if plan.sst else ABOUT_STAND_IN),
@@ -421,7 +414,6 @@ def write_page(
         "The last rows of the tables of accuracy are not the paper's: where the graph is the tree, sums are exact, "
         "along the spanning tree of the path.",
     )
-    report.remark(remark)
     report.heading("Where we agree with the paper, and where not")
     report.findings(findings(plan, rows))
     report.heading("Hyperparameters")
@@ -482,9 +474,7 @@ def write_page(
             figures.data_figure(field.places, field.values, shards, field.product, of_the_sea=bool(plan.sst)),
             f"Left: the field ({field.product}). Right: the observations of each agent, M = 10.",
         )
-    report.write(
-        [dict(row) for row in results], {**plan.as_dict(), "noise": NOISE, "box": BOX, "product": field.product}
-    )
+    report.write(results, {**plan.as_dict(), "noise": NOISE, "box": BOX, "product": field.product})
     return report
 
 
@@ -529,19 +519,14 @@ def _nearest_table(plan: Plan, rows: Rows) -> tuple[list[str], list[list[str]]]:
                 continue
             paper = nearest(method, agents)
             participants = [row["participants"] for row in group]
-            lines.append(
-                [
-                    str(agents),
-                    method,
-                    f"{np.mean(participants):.1f} ± {np.std(participants):.1f}",
-                    f"{paper.participants[0]} ± {paper.participants[1]}" if paper else "",
-                    readable_seconds(mean_of(group, "seconds") / agents),
-                    readable_seconds(paper.seconds) if paper else "",
-                    f"{mean_of(group, 'rounds'):,.1f}",
-                    f"{paper.rounds:,}" if paper else "",
-                    converged(group),
-                ]
-            )
+            took_part = f"{np.mean(participants):.1f} ± {np.std(participants):.1f}"
+            seconds, rounds = readable_seconds(mean_of(group, "seconds") / agents), mean_of(group, "rounds")
+            theirs = ["", "", ""]
+            if paper:
+                mean, std = paper.participants
+                theirs = [f"{mean} ± {std}", readable_seconds(paper.seconds), f"{paper.rounds:,}"]
+            pairs = zip((took_part, seconds, f"{rounds:,.1f}"), theirs, strict=True)
+            lines.append([str(agents), method, *chain.from_iterable(pairs), converged(group)])
     return columns, lines
 
 

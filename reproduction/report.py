@@ -112,6 +112,18 @@ def per_fleet(values: Mapping[int, object], form: str = "") -> str:
     return ", ".join(f"{value:{form}} (M = {agents})" for agents, value in values.items())
 
 
+def grouped(rows: Sequence[dict[str, Any]], *names: str) -> dict[Any, list[dict[str, Any]]]:
+    """Group rows by their values under these names.
+
+    >>> grouped([{"m": "poe", "n": 4}, {"m": "bcm", "n": 4}, {"m": "poe", "n": 4}], "m", "n").keys()
+    dict_keys([('poe', 4), ('bcm', 4)])
+    """
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[name] for name in names), []).append(row)
+    return groups
+
+
 def mean_of(rows: Sequence[Mapping[str, Any]], what: str) -> float:
     """The average of one quantity over rows."""
     return float(np.mean([row[what] for row in rows]))
@@ -167,12 +179,6 @@ class Report:
 
     def text(self, *paragraphs: str) -> None:
         self._body += [f"<p>{typeset(paragraph)}</p>" for paragraph in paragraphs]
-
-    def remark(self, text: str) -> None:
-        """How the results came together, if there is something to say; in results.json too."""
-        if text:
-            self.text(text)
-            self.facts["remark"] = text
 
     def findings(self, findings: Sequence[Finding]) -> None:
         rows = "".join(

@@ -25,6 +25,7 @@ from fleetgp.units import readable_bytes, readable_seconds
 from reproduction.cells import REFUSED, Cell, Place, kept_in, refusals, run_cells
 from reproduction.paper import FLEETS, SIZES, SOURCES, TRAINERS, trained
 from reproduction.report import Finding, Report, above, averages, below, converged, mean_of, per_fleet
+from reproduction.report import grouped as by_values
 
 #: The paper's constants: penalty, stiffness of the linearized step (L_i and kappa_i), rounds, tolerance.
 RHO, STIFFNESS, ROUNDS, TOL = PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL
@@ -46,19 +47,18 @@ OURS, TREE = {"dec-full-gp": "full-gp", "dec-fact-gp": "fact-gp", "dec-g-fact-gp
 BLOCKS = {"paper": "The paper's settings", "default": "Our defaults"}
 
 
-def constants() -> dict[str, float]:
-    """What the cells depend on, beside their own settings."""
-    return {
-        "rho": RHO,
-        "L and kappa": STIFFNESS,
-        "rounds of dec-": ROUNDS,
-        "tolerance of the others": TOL,
-        "most rounds of the others": MOST,
-        "nested gradient steps a round": NESTED,
-        "step of nested gradient descent": 1e-5,
-        "constants scaled from N_i": STABLE,
-        "constants scaled by N_i over": REFERENCE,
-    }
+#: What the cells depend on, beside their own settings.
+CONSTANTS: dict[str, float] = {
+    "rho": RHO,
+    "L and kappa": STIFFNESS,
+    "rounds of dec-": ROUNDS,
+    "tolerance of the others": TOL,
+    "most rounds of the others": MOST,
+    "nested gradient steps a round": NESTED,
+    "step of nested gradient descent": 1e-5,
+    "constants scaled from N_i": STABLE,
+    "constants scaled by N_i over": REFERENCE,
+}
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,6 @@ class Plan:
         if agents > self.small:
             return int(size == self.sizes[0])
         return self.default_replications
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def cells(plan: Plan) -> list[Cell]:
@@ -191,7 +188,7 @@ def faithful(method: str, size: int, agents: int) -> dict[str, Any]:
 def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place: Place | None = None) -> Report:
     """Run what is not kept yet, and write the page."""
     # How many replications there are is no setting of a cell: more of them find those that are done.
-    kept = kept_in(folder, "training", constants())
+    kept = kept_in(folder, "training", CONSTANTS)
     results = run_cells(cells(plan), run, kept, listener=listener, label="training", place=place)
     return write_page(plan, list(results.values()), folder)
 
@@ -213,14 +210,6 @@ class Group:
         return float(np.mean([row["seconds"] / self.agents for row in self.rows]))
 
     @property
-    def rounds(self) -> float:
-        return mean_of(self.rows, "rounds")
-
-    @property
-    def converged(self) -> str:
-        return converged(self.rows)
-
-    @property
     def dagger(self) -> str:
         """Where the paper's constants are scaled up."""
         return "†" if self.rows[0]["scaled"] != 1.0 else ""
@@ -236,11 +225,8 @@ Groups = Mapping[tuple[int, int, str], Group]
 
 def grouped(results: Sequence[dict[str, Any]], block: str) -> Groups:
     """The results of a block. Methods without constants belong to both blocks of the paper's methods."""
-    rows: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
-    for row in results:
-        if row["block"] == block or row["method"] in PLAIN:
-            rows.setdefault((row["size"], row["agents"], row["method"]), []).append(row)
-    return {key: Group(key[1], of_key) for key, of_key in rows.items()}
+    rows = [row for row in results if row["block"] == block or row["method"] in PLAIN]
+    return {key: Group(key[1], own) for key, own in by_values(rows, "size", "agents", "method").items()}
 
 
 def of_fleets(plan: Plan, groups: Groups, method: str, size: int) -> dict[int, Group]:
@@ -282,7 +268,7 @@ def length_scales(plan: Plan, groups: Groups, method: str) -> dict[int, float]:
 def fewest_rounds(plan: Plan, groups: Groups) -> Finding:
     size = plan.sizes[0]
     rounds = {
-        method: {m: group.rounds for m, group in of_fleets(plan, groups, method, size).items()}
+        method: {m: mean_of(group.rows, "rounds") for m, group in of_fleets(plan, groups, method, size).items()}
         for method in TRAINERS[1:6]
     }
     linear = [*rounds["apx-gp"].values(), *rounds["gapx-gp"].values()]
@@ -389,11 +375,10 @@ def nested_is_inaccurate(plan: Plan, groups: Groups) -> Finding:
 # ---- the page ----------------------------------------------------------------------------------------------
 
 
-def write_page(plan: Plan, results: Sequence[Mapping[str, Any]], folder: Path, remark: str = "") -> Report:
-    """The whole page; results.csv and results.json beside it. remark: of results that are not of one run."""
+def write_page(plan: Plan, rows: Sequence[dict[str, Any]], folder: Path) -> Report:
+    """Write the whole page, and results.csv and results.json beside it."""
     from reproduction import figures  # workers of a cluster need no Matplotlib
 
-    rows = [dict(row) for row in results]
     report = Report("The paper's training experiment, reproduced", folder)
     blocks = {block: grouped(rows, block) for block in BLOCKS}
     report.text(
@@ -405,7 +390,6 @@ def write_page(plan: Plan, results: Sequence[Mapping[str, Any]], folder: Path, r
         "paper's are of MATLAB on another machine with dense covariances; ours use the moments engine where it "
         "is certified. They show what is possible, not that one machine is faster than another.",
     )
-    report.remark(remark)
     report.heading("Where we agree with the paper, and where not")
     with figures.style():
         report.findings(findings(plan, blocks))
@@ -444,7 +428,7 @@ def write_page(plan: Plan, results: Sequence[Mapping[str, Any]], folder: Path, r
             figures.field_figure(plan.seed),
             "Five of the fields (the first seeds), as in the paper's Figure 7.",
         )
-    report.write(rows, {**plan.as_dict(), "theta": TRUTH, "theta0": fg.PAPER_THETA0, **constants()})
+    report.write(rows, {**asdict(plan), "theta": TRUTH, "theta0": fg.PAPER_THETA0, **CONSTANTS})
     return report
 
 
@@ -497,22 +481,13 @@ def _time_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[
         paper = trained(method, size, agents)
         paper_time = f"{paper.seconds:,.1f} s" if paper.seconds is not None else paper.why.split(" by ")[0]
         paper_rounds = "" if paper.rounds is None else f"{paper.rounds:g}"
-        if group is None:
-            lines.append([label, method, "–", paper_time, "–", paper_rounds, "–", "–"])
-            continue
-        sent = np.mean([sum(v for k, v in row["scalars"].items() if k != "framing") for row in group.rows]) / agents
-        lines.append(
-            [
-                label,
-                method + group.dagger,
-                readable_seconds(group.seconds_per_agent),
-                paper_time,
-                f"{group.rounds:.1f}",
-                paper_rounds,
-                group.converged,
-                f"{sent:,.0f} numbers",
-            ]
-        )
+        dagger, seconds, rounds, ended, sent = "", "–", "–", "–", "–"
+        if group is not None:
+            dagger, seconds, ended = group.dagger, readable_seconds(group.seconds_per_agent), converged(group.rows)
+            rounds = f"{mean_of(group.rows, 'rounds'):.1f}"
+            scalars = [sum(v for k, v in row["scalars"].items() if k != "framing") for row in group.rows]
+            sent = f"{np.mean(scalars) / agents:,.0f} numbers"
+        lines.append([label, method + dagger, seconds, paper_time, rounds, paper_rounds, ended, sent])
     return columns, lines
 
 
@@ -558,7 +533,7 @@ def _tree_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[
                 continue
             fits = [row for row in group.rows if row["status"] != REFUSED]
             if not fits:
-                lines.append([str(agents), method, REFUSED, *[""] * 7, group.converged, "", ""])
+                lines.append([str(agents), method, REFUSED, *[""] * 7, converged(group.rows), "", ""])
                 continue
             twin = groups[size, 1 if server == "full-gp" else agents, server]
             of_server = {row["seed"]: row["theta"] for row in twin.rows}
@@ -567,5 +542,5 @@ def _tree_table(plan: Plan, groups: Groups, size: int) -> tuple[list[str], list[
             rounds = averages(fits, rounds=".1f", ledger_rounds=",.0f")
             sent, seconds = mean_of(fits, "bytes") / agents, mean_of(fits, "seconds") / agents
             cost = [readable_seconds(seconds), readable_bytes(round(sent))]
-            lines.append([str(agents), method, *thetas, f"{off:.0e}", server, *rounds, group.converged, *cost])
+            lines.append([str(agents), method, *thetas, f"{off:.0e}", server, *rounds, converged(group.rows), *cost])
     return columns, lines

@@ -166,7 +166,7 @@ MODEL: list[Bad] = [
     (lambda: fleet(noise="boats"), INPUT, 'noise: expected None (one for all), "agents" (one per agent), or a'),
     (lambda: fleet(seed=-1), INPUT, "seed must be a whole number of at least 0, got -1"),
     (lambda: fleet(backend="spark"), INPUT, "unknown backend 'spark': choose one of in-process, ray"),
-    (lambda: fleet(workers=2), INPUT, 'workers and address are of backend="ray": give that as well, or leave'),
+    (lambda: fleet(workers=2), INPUT, 'workers and address belong to backend="ray": give it as well, or leave'),
     (
         lambda: gp.Outputs(SHARDS, targets=["a", "b"], kernel="se", normalize=False),
         gp.InputError,

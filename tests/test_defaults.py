@@ -14,7 +14,7 @@ from fleetgp.agent.description import read_description
 from fleetgp.cli.app import app
 from fleetgp.errors import FleetGPWarning
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 
 EXPECTED = {"kernel": "matern32", "normalize": True, "mean": "zero", "coordinates": "as-given"}
 METHODS = ("dec-fact-gp", "dec-nn-grbcm")

@@ -18,7 +18,7 @@ import fleetgp as fg
 MODULES = ("data", "io", "metrics", "plot")
 #: What one part of the library asks of another, and no user: a docstring is enough.
 INNER = {"about", "adopt", "at_centre", "cancel", "check", "exchange_parts", "flood_parts"}
-INNER |= {"incoming_of", "keep_unfinished", "known_of", "observed", "refuse_foreign", "same", "trained_on"}
+INNER |= {"incoming_of", "keep_unfinished", "known_of", "observed", "refuse_foreign", "same"}
 INNER |= {"send", "swap", "take", "wait_for", "wake"}  # of a network of one's own: docs/extending.md has the example
 #: Whose examples show a class that is not made itself.
 SHOWN_BY = {"fleetgp.Network": fg.InProcess}

@@ -72,7 +72,7 @@ FOREIGN = ("FleetGPRegressor",)
 
 def public_names() -> list[str]:
     """What `fleetgp` offers, and what needs an extra."""
-    return sorted({*fg.__all__, *(name for names in fg._HOMES.values() for name in names)})
+    return sorted({*fg.__all__, *fg._HOME_OF})
 
 
 def rest() -> tuple[str, ...]:

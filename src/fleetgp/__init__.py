@@ -2,8 +2,8 @@
 
 Every agent keeps its own data, talks only to its neighbours, and all agents end with one model.
 
-The names below are loaded when they are first used: a command that is interrupted in its first moments, or only wants
-to print its help, need not wait for NumPy and SciPy.
+Public names are imported when they are first used: a command that only prints its help does not wait for NumPy and
+SciPy.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
         Suggestion,
         register_rule,
     )
-    from fleetgp.storage.loading import load_model
+    from fleetgp.storage.folder import load_model, save_model
     from fleetgp.storage.model import Model
-    from fleetgp.storage.saving import save_model
     from fleetgp.training import (
         TRAINING_METHODS,
         Fit,
@@ -110,53 +109,29 @@ __all__ = [
     "verify",
 ]
 
+#: Where each public name is defined.
 _HOMES = {
-    "advice": ("Advice", "Link", "Verification", "recommend", "verify"),
-    "data": ("PAPER_THETA", "PAPER_THETA0", "Field", "partition", "synthetic_field"),
-    "errors": (
-        "FleetGPError",
-        "FleetGPWarning",
-        "GraphError",
-        "InputError",
-        "NetworkError",
-        "NotConvergedWarning",
-        "NumericalError",
-    ),
-    "estimator": ("FleetGPRegressor",),  # needs an extra: not in __all__, for `import *`
-    "fleet": ("ConditionedFleet", "CrossValidation", "Fleet", "Outputs"),
-    "engines": ("register_engine",),
-    "graph": ("Graph", "GraphSequence", "register_graph"),
-    "kernels": ("register_kernel",),
-    "model.hyperparameters": ("Hyperparameters",),
-    "metrics": ("Scores", "score"),
-    "storage.loading": ("load_model",),
-    "storage.model": ("Model",),
-    "storage.saving": ("save_model",),
-    "network": ("InProcess", "Ledger", "Loopback", "Network"),
-    "prediction": (
-        "PREDICTION_METHODS",
-        "Calibration",
-        "Gradient",
-        "Joint",
-        "Prediction",
-        "Suggestion",
-        "register_rule",
-    ),
-    "training": (
-        "TRAINING_METHODS",
-        "Fit",
-        "Trainer",
-        "TrainingInfo",
-        "TrainingOptions",
-        "TrainingState",
-        "register_trainer",
-    ),
+    "advice": "Advice Link Verification recommend verify",
+    "data": "PAPER_THETA PAPER_THETA0 Field partition synthetic_field",
+    "engines": "register_engine",
+    "errors": "FleetGPError FleetGPWarning GraphError InputError NetworkError NotConvergedWarning NumericalError",
+    "estimator": "FleetGPRegressor",  # needs an extra, and is not in __all__, for `import *`
+    "fleet": "ConditionedFleet CrossValidation Fleet Outputs",
+    "graph": "Graph GraphSequence register_graph",
+    "kernels": "register_kernel",
+    "metrics": "Scores score",
+    "model.hyperparameters": "Hyperparameters",
+    "network": "InProcess Ledger Loopback Network",
+    "prediction": "PREDICTION_METHODS Calibration Gradient Joint Prediction Suggestion register_rule",
+    "storage.folder": "load_model save_model",
+    "storage.model": "Model",
+    "training": "TRAINING_METHODS Fit Trainer TrainingInfo TrainingOptions TrainingState register_trainer",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    """A public name from its module, or a module of the package: `fg.data` needs no import of its own."""
+    """Import a public name from its module, or a module of the package, as in `fg.data`."""
     from importlib import import_module
     from importlib.util import find_spec
 

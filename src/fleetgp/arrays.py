@@ -1,21 +1,16 @@
-"""The array types used in annotations, and what is asked of arrays everywhere.
+"""Array types for annotations, hashes of rows, and a random order of rows that depends only on where they lie.
 
 Shapes are written with fixed letters: M agents, A agents hosted here, N points, D input dimensions,
 P = D + 2 hyperparameters, T queries, E edges.
 
-An order of rows that looks random, and that depends on where the rows lie alone.
+`order_by_place` sorts rows by the values of a smooth random function, a sum of cosines drawn from the seed. The result
+does not depend on the order in which rows came, nor on their digits from the seventh on, and hardly on additional rows.
+A hash would not do: inputs that are computed (kilometres from degrees) move a little when the data are rounded, and a
+smooth function then moves only a little. It varies within the distance between neighbouring rows, so that neighbours
+get different values. Rows at the same place are ordered by their observations.
 
-Neither the order in which rows came nor their digits from the seventh on change it, and more rows hardly do. Every row
-gets the value of one smooth random function at its place, a sum of cosines drawn from the seed, and rows are ordered by
-these values. Inputs count to six digits. Where they are computed from what was measured (kilometres from degrees),
-rounding the data moves them a little: a smooth function then moves a little too, while a hash of the place, or of the
-cell that it lies in, would be another number altogether. The function varies within the distance between neighbouring
-rows, so that neighbours have values of their own.
-
-What remains: rows whose values are that close to each other change places. Rows at the same place are told apart by the
-order of their observations. The unit along an input is a power of two, about as large as the width of the rows, and the
-distance between neighbours another one. Where the width, or the share of cells that hold a row, is close to a
-threshold, a small change of the data gives another order.
+Limits: rows with nearly equal values change places. Units are powers of two, so where the width of the rows, or the
+share of cells that hold a row, is close to a threshold, a small change of the data gives another order.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ Keys = NDArray[np.uint64]
 
 
 def duplicate_rows(inputs: Array) -> tuple[int, int] | None:
-    """The first pair of equal rows, or None.
+    """Return the first pair of equal rows, or None.
 
     >>> duplicate_rows(np.array([[0.0, 1.0], [2.0, 3.0], [0.0, 1.0]]))
     (0, 2)
@@ -44,7 +39,7 @@ def duplicate_rows(inputs: Array) -> tuple[int, int] | None:
 
 
 def row_hashes(rows: Array) -> Keys:
-    """One number a row, the same for the same rows."""
+    """Return one number per row, the same for equal rows."""
     bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # + 0.0: -0.0 equals 0.0
     hashes = np.zeros(len(rows), dtype=np.uint64)
     for column in bits.T:
@@ -54,20 +49,20 @@ def row_hashes(rows: Array) -> Keys:
     return hashes
 
 
-#: Terms of the random function, and how fast they vary, in radians per distance between neighbours.
+#: The number of cosines, and how fast they vary, in radians per distance between neighbours.
 COSINES, PACE = 16, 6.0
-#: The distance between neighbours is at least 2 ** -FINEST of the width: what is closer has one place.
+#: The distance between neighbours is at least 2 ** -FINEST of the width: closer rows have one place.
 FINEST = 12
-#: Cells are as large as possible while rows at different places have at least this share of cells for themselves.
+#: Cells are as large as possible while at least this share of the places have a cell of their own.
 OWN_CELLS = 0.5
-#: Widths are multiplied by this before they are rounded up to a power of two: round widths are not at the threshold.
+#: Widths are multiplied by this before rounding up to a power of two, so that round widths are not at a threshold.
 ODD = 1.37
 #: Digits of the inputs that count.
 DIGITS = 6
 
 
 def order_by_place(inputs: Array, observations: Array, seed: int) -> IntArray:
-    """(N,) the numbers of the rows, in an order that looks random. inputs: (N, D).
+    """Return (N,) row numbers in an order that looks random. inputs: (N, D).
 
     >>> X, y = np.random.default_rng(0).random((50, 2)), np.zeros(50)
     >>> turned = order_by_place(X[::-1], y, seed=1)
@@ -90,7 +85,7 @@ def order_by_place(inputs: Array, observations: Array, seed: int) -> IntArray:
 
 
 def _rounded(inputs: Array) -> Array:
-    """To so many digits that count. What is rounded already stays as it is, to the last bit."""
+    """Round to DIGITS significant digits. Values that are rounded already stay the same to the last bit."""
     size = np.floor(np.log10(np.abs(inputs), out=np.zeros_like(inputs), where=inputs != 0.0))
     unit = 10.0 ** np.abs(size - DIGITS + 1.0)  # exact, as a negative power would not be
     small = size < DIGITS - 1
@@ -98,7 +93,7 @@ def _rounded(inputs: Array) -> Array:
 
 
 def _finer(scaled: Array, places: int) -> float:
-    """The power of two by which rows, in units of their width, are multiplied so that neighbours are about 1 apart."""
+    """Return the power of two that makes neighbours about 1 apart, from rows in units of their width."""
     for power in range(FINEST):
         finer = float(2**power)
         if len(np.unique(row_hashes(np.floor(scaled * finer)))) >= OWN_CELLS * places:
@@ -107,10 +102,10 @@ def _finer(scaled: Array, places: int) -> float:
 
 
 def occurrences(hashes: Keys, order: Array) -> Keys:
-    """(N,) of every row, how many with the same hash come before it."""
+    """Return (N,) for every row, how many with the same hash come before it."""
     turns = np.lexsort((order, hashes))
     arranged, places = hashes[turns], np.arange(len(hashes))
     starts = np.flatnonzero(np.append(True, arranged[1:] != arranged[:-1])[: len(hashes)])
-    found = np.empty(len(hashes), dtype=np.uint64)
-    found[turns] = places - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
-    return found
+    result = np.empty(len(hashes), dtype=np.uint64)
+    result[turns] = places - np.repeat(starts, np.diff(np.append(starts, len(hashes))))
+    return result

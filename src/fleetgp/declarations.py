@@ -1,13 +1,14 @@
-"""How an option is declared: as a field of a dataclass that also says what values it takes, and what it does.
+"""How an option is declared: as a field of a dataclass with its values, its help and where it can be given.
 
-The dataclasses are those of `fleetgp.options`, and `Reading`. The command line and fleet.toml make theirs of them.
+The dataclasses are those of `fleetgp.options`, and `Reading`. Docstrings, the command line and fleet.toml derive from
+them.
 """
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -15,7 +16,6 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fleetgp.errors import InputError, check_name, shortened
-from fleetgp.registry import Registry
 from fleetgp.validation import as_flag, check_number, check_whole
 
 
@@ -23,8 +23,8 @@ from fleetgp.validation import as_flag, check_number, check_whole
 class Kind:
     """The values that an option takes.
 
-    type: of a value as it is typed in a terminal.  check: the value as a method takes it, or an InputError.
-    values: in words.  read: what was typed, by the name of the option, as Python has it.
+    type: of a value typed in a terminal.  check: returns the value as methods take it, or raises an InputError.
+    values: in words.  read: converts what was typed; like check it gets the option's name for messages.
     """
 
     type: Any
@@ -38,8 +38,8 @@ class Option:
     """One option of a family.
 
     default: None where the method or the data decide; then `otherwise` says how, in words.
-    detail: what docstrings say besides the help.
-    cli, toml: whether it can be typed, and whether a fleet.toml has it.
+    detail: what docstrings add to the help.
+    cli, toml: whether the command line and fleet.toml have it.
     """
 
     name: str
@@ -70,14 +70,14 @@ class Option:
         return f"{self.default:g}".replace("e-0", "e-") if isinstance(self.default, float) else str(self.default)
 
     def check(self, value: object, name: str | None = None) -> Any:
-        """The value as a method takes it, or one clear error. name: what the user calls the option."""
+        """Return the value as methods take it, or raise an InputError. name: what the user calls the option."""
         if value is None and self.default is None:
             return None
         return self.kind.check(name or self.name, value)
 
 
 def flag_of(name: str) -> str:
-    """A name as it is typed in a terminal.
+    """Return an option's name as it is typed in a terminal.
 
     >>> flag_of("nested_iterations")
     '--nested-iterations'
@@ -101,7 +101,9 @@ def number(*, above: float = -np.inf, least: float = -np.inf) -> Kind:
     return Kind(float, check, f"a number above {above:g}" if above > -np.inf else f"a number of at least {least:g}")
 
 
-def one_of(*names: str) -> Kind:
+def one_of(names: Collection[str]) -> Kind:
+    """One of these names. Those of a registry may become more, since other packages can add some."""
+
     def check(name: str, value: Any) -> str:
         check_name(name, value, names)
         return cast(str, value)
@@ -109,24 +111,14 @@ def one_of(*names: str) -> Kind:
     return Kind(str, check, ", ".join(names))
 
 
-def named_in(registry: Registry[Any]) -> Kind:
-    """A name of a registry, to which other packages may have added some."""
-
-    def check(name: str, value: Any) -> str:
-        check_name(name, value, registry)
-        return cast(str, value)
-
-    return Kind(str, check, ", ".join(registry))
-
-
 def declared(default: Any, kind: Kind, text: str, **more: Any) -> Any:
-    """A field of a dataclass that is an option. text: its help.  more: other fields of `Option`."""
+    """Declare an option as a field of a dataclass. text: its help.  more: other fields of `Option`."""
     return field(default=default, metadata={"option": {"kind": kind, "help": text, **more}})
 
 
 @cache
 def options_in(family: type) -> dict[str, Option]:
-    """The options of a family of them, by name."""
+    """Return the options that a dataclass declares, by name."""
     return {
         one.name: Option(one.name, one.default, **one.metadata["option"])
         for one in fields(family)
@@ -138,9 +130,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
-    """Show the keywords of a function with `**options: Unpack[keywords]` in its signature, and explain them.
+    """Show the keywords of a function with `**options: Unpack[keywords]` in its signature and its docstring.
 
-    keywords: a TypedDict.  families: the dataclasses that declare its keys, and what describes all others. The text
+    keywords: a TypedDict.  families: the dataclasses that declare its keys; of several the first one counts. The text
     replaces "{options}" in the docstring.
 
     >>> import fleetgp as fg
@@ -148,7 +140,7 @@ def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
     True
     """
 
-    def shown(function: Function) -> Function:
+    def decorate(function: Function) -> Function:
         known = {name: option for family in reversed(families) for name, option in options_in(family).items()}
         plain = inspect.signature(function)
         own = [one for one in plain.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
@@ -167,12 +159,12 @@ def takes(keywords: type, *families: type) -> Callable[[Function], Function]:
             function.__doc__ = function.__doc__.replace("{options}", text.lstrip())
         return function
 
-    return shown
+    return decorate
 
 
 @cache
 def paragraph(option: Option) -> str:
-    """What a docstring says of an option."""
+    """Return what a docstring says about an option."""
     default = option.default_in_words
     text = f"{option.name}: {option.help}{f' {option.detail}' if option.detail else ''}"
     text += f" Default: {default}." if default else ""
@@ -180,7 +172,7 @@ def paragraph(option: Option) -> str:
 
 
 def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[str, Any]:
-    """The options that were given (that are not None), or one clear error for a name that `keywords` does not have.
+    """Return the options that are not None; refuse names that `keywords` does not have.
 
     >>> from fleetgp.options import CalibrateKeywords
     >>> given_in({"engine": "dense", "n_neighbours": None}, CalibrateKeywords, "calibrate")
@@ -194,24 +186,24 @@ def given_in(options: Mapping[str, Any], keywords: type, caller: str) -> dict[st
 
 
 def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given of a family's options, as methods take it, or one clear error."""
+    """Return values of a family's options as methods take them, or raise an InputError."""
     known = options_in(family)
     return {name: known[name].check(value) for name, value in given.items()}
 
 
 def as_text(name: str, value: Any) -> str:
-    """A text, or one clear error."""
+    """Return the value if it is a text."""
     if not isinstance(value, str):
         raise InputError(f"{name}: expected a text, got {shortened(value)}")
     return value
 
 
 def unchecked(_: str, value: Any) -> Any:
-    """A value that whoever takes it checks."""
+    """Return the value as it is: the function that uses it checks it."""
     return value
 
 
-#: Any text, which whoever takes it checks.
+#: Any text; the function that uses it checks it.
 TEXT = Kind(str, as_text, "a text")
 FLAG = Kind(bool, lambda name, value: as_flag(value, name), "true or false")
 
@@ -220,7 +212,7 @@ FLAG = Kind(bool, lambda name, value: as_flag(value, name), "true or false")
 
 
 def number_or_text(_: str, text: str) -> float | str:
-    """A number where the text is one."""
+    """Return a number if the text is one, else the text."""
     try:
         return float(text)
     except ValueError:
@@ -228,7 +220,7 @@ def number_or_text(_: str, text: str) -> float | str:
 
 
 def four_sides(name: str, box: Sequence[float]) -> tuple[float, float, float, float]:
-    """A box as four numbers, or one clear error."""
+    """Return a box as four numbers."""
     if len(box) != 4:
         sides = " ".join(f"{side:g}" for side in box)
         raise InputError(f"{name}: expected four numbers (west south east north), got {len(box)}: {sides}")
@@ -237,7 +229,7 @@ def four_sides(name: str, box: Sequence[float]) -> tuple[float, float, float, fl
 
 
 def values_by_name(name: str, texts: Sequence[str]) -> dict[str, float | str]:
-    """Names and values.
+    """Return values by name.
 
     >>> values_by_name("--at", ["depth=5", "time=2021-01-05"])
     {'depth': 5.0, 'time': '2021-01-05'}
@@ -252,7 +244,7 @@ def values_by_name(name: str, texts: Sequence[str]) -> dict[str, float | str]:
 
 
 def numbers_or_none(name: str, texts: Sequence[str]) -> list[float]:
-    """Numbers; "none" says that there are none."""
+    """Return numbers; the text "none" stands for an empty list."""
     if list(texts) == ["none"]:
         return []
     try:

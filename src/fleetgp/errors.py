@@ -12,7 +12,7 @@ class FleetGPError(Exception):
 
 
 class InputError(FleetGPError, ValueError):
-    """Something given by the caller does not fit: a shape, a value, a name."""
+    """An invalid argument: a shape, a value, a name."""
 
 
 class NothingToLearnError(InputError):
@@ -32,7 +32,7 @@ class NothingToLearnError(InputError):
 
 
 class PointedError(InputError):
-    """A text given by the caller has something wrong at a place. message: what.  shown: the text, and where.
+    """A text that is invalid at one place. message: why.  shown: the text, with the place marked.
 
     >>> raise PointedError("--fix: expected a number, got 'O.1'", "noise=O.1", 6)
     Traceback (most recent call last):
@@ -59,7 +59,7 @@ class NumericalError(FleetGPError, ArithmeticError):
 
 
 class NetworkError(FleetGPError, RuntimeError):
-    """A network that cannot do what was asked of it, or a peer that did not answer."""
+    """A network that cannot do what was asked, or a peer that did not answer."""
 
 
 class NeighbourLostError(NetworkError):
@@ -75,15 +75,15 @@ class NeighbourLostError(NetworkError):
 
 
 class WorkerLostError(NetworkError):
-    """Workers of a cluster were lost, and the work could not go on with others in their places."""
+    """Workers of a cluster were lost, and others could not continue the work."""
 
 
 class StorageError(FleetGPError, OSError):
-    """A file or folder in which something must be kept, and cannot be."""
+    """A file or folder that cannot be written or read, and must be."""
 
 
 class NonsenseError(NetworkError):
-    """A peer sent what nobody can work with. sender: its number among the agents of the network; why: what it was."""
+    """A peer sent invalid content. sender: its number in the network.  why: what was wrong."""
 
     def __init__(self, sender: int, why: str) -> None:
         self.sender, self.why = sender, why
@@ -94,10 +94,9 @@ class NonsenseError(NetworkError):
 
 
 class Cancelled(BaseException):
-    """Work was ended from outside, and not because of an error of its own.
+    """Work was ended from outside, not by an error.
 
-    It is no `Exception`, so that no `except Exception` or `except NetworkError` can stop it: it passes through every
-    algorithm and is caught where the work was begun.
+    It is not an `Exception`, so that no `except Exception` stops it: it is caught where the work was started.
     """
 
 
@@ -110,7 +109,7 @@ class NotConvergedWarning(FleetGPWarning):
 
 
 def warn(text: str, category: type[Warning] = FleetGPWarning) -> None:
-    """Warn about the line outside FleetGP that made the call."""
+    """Warn, pointing to the line outside FleetGP that made the call."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fleetgp."):
         frame, level = frame.f_back, level + 1
@@ -118,7 +117,7 @@ def warn(text: str, category: type[Warning] = FleetGPWarning) -> None:
 
 
 def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
-    """The one error for a name that is not in a list.
+    """Return the error for a name that is not in a list.
 
     >>> str(unknown_name("graph", "ring", ("path", "cycle")))
     "unknown graph 'ring': choose one of path, cycle"
@@ -127,13 +126,13 @@ def unknown_name(what: str, name: object, choices: Iterable[str]) -> InputError:
 
 
 def check_name(what: str, name: object, choices: Collection[str]) -> None:
-    """The same error for whatever is not in a list of names, an array or None say."""
+    """Refuse anything that is not in a list of names, for example an array or None."""
     if not isinstance(name, str) or name not in choices:
         raise unknown_name(what, name, choices)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:
-    """Names for a message: all, or the first and how many more.
+    """Join names for a message: all, or the first and how many more.
 
     >>> listed("abc"), listed("abcdef", 3)
     ('a, b, c', 'a, b, c and 3 more')
@@ -144,7 +143,7 @@ def listed(names: Iterable[str], most: int = 12) -> str:
 
 
 def shortened(value: object, limit: int = 80) -> str:
-    """A value as a message can name it, whatever it is.
+    """Return any value as a short text for a message.
 
     >>> shortened("auv1"), shortened([1] * 100, 9), shortened(1 << 20_000)
     ("'auv1'", '[1, 1, 1,...', 'an int too long to print')

@@ -1,7 +1,7 @@
 """The options of a model, of its training and of its predictions, each declared once: default, values, help and name.
 
-Python, the command line, fleet.toml and the estimator take what they need from here: a field of `ModelOptions`,
-`TrainerOptions` or `PredictionOptions` says it all. None as a default means that the method, or the data, decide.
+Python, the command line, fleet.toml and the estimator derive from the fields of `ModelOptions`, `TrainerOptions` and
+`PredictionOptions`. None as a default means that the method, or the data, decide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from fleetgp.declarations import (
     Kind,
     checked,
     declared,
-    named_in,
     number,
     number_or_text,
     numbers_or_none,
@@ -47,7 +46,7 @@ KERNEL_OF_MOMENTS: Final = "se"
 
 
 def default_kernel(*methods: object, preset: str | None = None) -> str:
-    """The kernel of a model for which none was chosen. methods: of its training and prediction, where they are known.
+    """Return the kernel of a model for which none was chosen. methods: of training and prediction, if they are known.
 
     >>> default_kernel(), default_kernel("dec-full-gp"), default_kernel(preset="paper")
     ('matern32', 'se', 'se')
@@ -56,33 +55,33 @@ def default_kernel(*methods: object, preset: str | None = None) -> str:
 
 
 def check_noise_floor(name: str, value: Any) -> float:
-    """The option noise_floor, or one clear error."""
+    """Return a valid noise_floor."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
         raise InputError(
             f"{name}: expected a number of at least 0 and below 1, got {shortened(value)}: it is in units of the "
-            "observations' deviation; 0 switches it off"
+            "observations' standard deviation; 0 switches it off"
         )
     return float(value)
 
 
 def check_eta(name: str, eta: Any) -> Eta:
-    """A number from 0 to 1, or "auto", or one clear error."""
-    if isinstance(eta, str):
-        if eta == AUTO:
-            return AUTO
+    """Return a valid eta: a number from 0 to 1, or "auto"."""
+    if isinstance(eta, str) and eta != AUTO:
         raise InputError(f'{name} must be a number of at least 0 and at most 1, or "auto", got {shortened(eta)}')
+    if isinstance(eta, str):
+        return AUTO
     check_number(name, eta, least=0.0, most=1.0)
     return float(eta)
 
 
-ENGINE = named_in(ENGINES)
-#: What whoever takes it checks.
+ENGINE = one_of(ENGINES)
+#: Values that the function which uses them checks.
 GIVEN = Kind(Any, unchecked, "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """What the model is, as `Fleet` describes it."""
+    """The model; `Fleet` explains these options."""
 
     kernel: str | None = declared(
         None,
@@ -91,51 +90,55 @@ class ModelOptions:
         'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.',
         otherwise="matern32; se to train by dec-full-gp",
     )
-    normalize: bool = declared(True, FLAG, "Centre and scale the observations by the fleet's own mean and deviation.")
+    normalize: bool = declared(
+        True, FLAG, "Centre and scale the observations by the fleet's mean and standard deviation."
+    )
     mean: MeanName = declared(
-        "zero", one_of(*get_args(MeanName)), "The mean function: zero, constant, or linear in the inputs."
+        "zero", one_of(get_args(MeanName)), "The mean function: zero, constant, or linear in the inputs."
     )
     coordinates: CoordinatesName = declared(
         "as-given",
-        one_of(*get_args(CoordinatesName)),
+        one_of(get_args(CoordinatesName)),
         "as-given, scaled; for inputs called lon and lat (or longitude, latitude) kilometres, or sphere.",
     )
     noise: Literal["agents"] | None = declared(
-        None, one_of("agents"), "agents: a sigma_eps of its own for each agent.", otherwise="one"
+        None, one_of(("agents",)), "agents: a sigma_eps of its own for each agent.", otherwise="one"
     )
-    robust: bool = declared(False, FLAG, "Weigh outliers down: a row counts as 2.5 deviations off at most.")
+    robust: bool = declared(False, FLAG, "Weigh outliers down: a row counts as at most 2.5 standard deviations off.")
     private: Literal["rows"] | None = declared(
-        None, one_of("rows"), "rows: refuse whatever sends a row or its inputs, here and in later commands."
+        None, one_of(("rows",)), "rows: refuse methods that send a row or its inputs, here and in later commands."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowOptions:
-    """Which rows of a file count. How the file is read is `fleetgp.io.Reading`."""
+    """Which rows of a file count. `fleetgp.io.Reading` has how the file is read."""
 
-    missing: Missing = declared("refuse", one_of(*get_args(Missing)), "Rows with missing values: refuse or drop.")
+    missing: Missing = declared("refuse", one_of(get_args(Missing)), "Rows with missing values: refuse or drop.")
     fill: Sequence[float] | None = declared(
         None,
         Kind(list[str], unchecked, "numbers", numbers_or_none),
-        "Values that stand for nothing: -9999, say; none if all values are real.",
+        "Values that mean missing, -9999 for example; none if all values are real.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerOptions:
-    """How a model is trained, as `TrainingOptions` describes it."""
+    """How a model is trained."""
 
-    rounds: int = declared(2000, whole(least=1), "Stop after this many rounds.", detail="`tol=0` runs exactly so many.")
+    rounds: int = declared(
+        2000, whole(least=1), "Stop after this many rounds.", detail="With `tol=0` exactly this many."
+    )
     tol: float = declared(
         1e-5,
         number(least=0.0),
-        "Stop when the agents agree and stand still to this.",
-        detail="In log theta, and of a stationary point.",
+        "Stop when the agents agree and stand still to this tolerance.",
+        detail="In log theta, and at a stationary point.",
     )
     seconds: float | None = declared(
         None,
         number(above=0.0),
-        "Stop after so many seconds of training, with the best so far.",
+        "Stop after this many seconds of training, with the best so far.",
         detail='`status` is then "time limit".',
     )
     rho: float | None = declared(None, number(above=0.0), "The ADMM penalty.", otherwise="from measured curvature")
@@ -154,7 +157,7 @@ class TrainerOptions:
     )
     nested: NestedSolver | None = declared(
         None,
-        one_of(*get_args(NestedSolver)),
+        one_of(get_args(NestedSolver)),
         "Inner solver of c-gp and dec-c-gp: l-bfgs or gradient-descent.",
         otherwise="l-bfgs",
     )
@@ -165,17 +168,18 @@ class TrainerOptions:
     noise_floor: float = declared(
         1e-3,
         Kind(float, check_noise_floor, "a number of at least 0 and below 1"),
-        "The smallest sigma_eps, in units of the observations' deviation; 0 for none.",
+        "The smallest sigma_eps, in units of the observations' standard deviation; 0 for none.",
     )
     engine: str = declared(
         "auto",
         ENGINE,
         "auto, dense, moments or vecchia.",
-        detail="auto takes for each agent the cheaper of the exact engines and, beyond 1,500 points, where none is "
-        "exact, vecchia.",
+        detail="auto takes for each agent the cheaper exact engine and, beyond 1,500 points, vecchia if none is exact.",
     )
     n_neighbours: int = declared(
-        NEIGHBOURS, whole(least=1), "Engine vecchia: how many of its nearest earlier observations each one is given."
+        NEIGHBOURS,
+        whole(least=1),
+        "Engine vecchia: on how many of its nearest earlier observations each one is conditioned.",
     )
 
     def __post_init__(self) -> None:
@@ -184,7 +188,7 @@ class TrainerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ThetaOptions:
-    """Hyperparameters as a caller gives them, in natural units; whoever takes them checks them."""
+    """Hyperparameters as a caller gives them, in natural units; the functions that use them check them."""
 
     theta: Sequence[float] | Array | None = declared(
         None,
@@ -196,15 +200,15 @@ class ThetaOptions:
         None,
         GIVEN,
         "Where to start, (P,), or several starts, (S, P), of which the best total likelihood wins.",
-        detail="Without any, agents with more than 1,500 observations train on samples of theirs first, and on "
-        "all with the best start: `sample` of the result.",
+        detail="Without any, agents with more than 1,500 observations train on samples first, and on all "
+        "observations from the best start: `sample` of the result.",
         otherwise="three starts from the size of the data",
     )
     bounds: Mapping[str, tuple[float | None, float | None]] | None = declared(
         None,
         GIVEN,
-        'The lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)}, '
-        "None for open.",
+        'The lowest and the highest value of hyperparameters, by name: {"l_lon": (0.1, 5), "noise": (None, 1)}; '
+        "None is no bound.",
         detail="The names are l_ with an input's name or, where inputs have none, its number, sigma_f and "
         'sigma_eps; "length" stands for all length-scales, "signal" and "noise" for the two sigmas. In the units '
         "of the data, also with normalize. `at_bounds` of the result says who ended at one.",
@@ -214,7 +218,7 @@ class ThetaOptions:
         GIVEN,
         'Log-normal, the median and a factor: with {"noise": (0.1, 2)} sigma_eps is assumed to lie between 0.05 '
         "and 0.2 with a probability of 68%.",
-        detail="They count once for the fleet: the result is the mode of log theta.",
+        detail="They count once for the fleet: the result is the posterior mode of log theta.",
     )
     fixed: Mapping[str, float] | None = declared(None, GIVEN, 'Values that stay, by name: {"noise": 0.1}.')
     seed: int | None = declared(None, GIVEN, "Draws the samples of the g- methods.", otherwise="the fleet's")
@@ -222,11 +226,11 @@ class ThetaOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionOptions:
-    """How a question is answered: settings known to every agent."""
+    """How a question is answered: settings that every agent knows."""
 
     consensus: Consensus = declared(
         "tree",
-        one_of(*get_args(Consensus)),
+        one_of(get_args(Consensus)),
         "With dec-: tree (exact sums along the spanning tree) or average (the paper's).",
         detail="The tree takes as many rounds as twice the graph's radius; averages are the paper's recursions "
         "over neighbours (average consensus, JOR, the power method, DALE), which end at a tolerance.",
@@ -240,8 +244,8 @@ class PredictionOptions:
     tol: float = declared(
         1e-6,
         number(above=0.0),
-        "With consensus average: until the agents differ by less, relatively.",
-        detail="For NPAE relatively to what the agents explain of the prior variance.",
+        "With consensus average: stop when the agents differ by less, relatively.",
+        detail="For NPAE relative to what the agents explain of the prior variance.",
     )
     eta: Eta = declared(
         1e-3,
@@ -249,16 +253,16 @@ class PredictionOptions:
         "With dec-nn-: the share of the variance an agent must explain to take part, "
         "or auto: half of what the best agent knows.",
         detail="It takes part in a query if k_i*' C_i^-1 k_i* is at least eta sigma_f^2; with auto, if it knows at "
-        "least half as much as the best agent, in nats: few agents, also where length-scales are long and "
-        "everybody is correlated.",
+        "least half as much as the best agent, in nats: few agents, also where length-scales are long and all agents "
+        "are correlated.",
     )
     beta: Beta = declared(
         "relative",
-        one_of(*get_args(Beta)),
+        one_of(get_args(Beta)),
         "The weights of agents with grBCM.",
         cli=False,
         toml=False,
-        detail="relative: d_i / sqrt(sum_j d_j^2), d_i being the information of an agent's data beyond the "
+        detail="relative: d_i / sqrt(sum_j d_j^2), where d_i is the information of an agent's data beyond the "
         "samples, in nats: all agents count alike. paper: 1 for the first agent that takes part, d_i for the "
         "others: the answer depends on the order of the agents.",
     )
@@ -274,14 +278,14 @@ class PredictionOptions:
         "auto",
         ENGINE,
         "auto, dense, moments or vecchia.",
-        detail="With dense NPAE sends the agents' inputs; else a vector per query, and no input, even where the "
+        detail="With dense NPAE sends the agents' inputs, otherwise a vector per query and no input, even where the "
         "inputs would be shorter.",
     )
     n_neighbours: int = declared(
         NEIGHBOURS,
         whole(least=1),
         "Engine vecchia: as in training.",
-        detail="Each query has the 4 times as many observations of an agent that are nearest to it.",
+        detail="Each query is conditioned on 4 times as many observations of an agent, the nearest ones.",
     )
     n_nearest: int = declared(
         30,
@@ -290,24 +294,21 @@ class PredictionOptions:
     )
 
     def changed(self, given: Mapping[str, Any]) -> PredictionOptions:
-        """These options with what was given (what is not None) in their place, checked.
+        """Return these options with those given that are not None, checked.
 
-        >>> found = PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
-        >>> found.eta, found.tol, found.seed
+        >>> options = PredictionOptions(seed=3).changed({"eta": 0.1, "tol": None})
+        >>> options.eta, options.tol, options.seed
         (0.1, 1e-06, 3)
         """
         return replace(self, **checked(PredictionOptions, {k: v for k, v in given.items() if v is not None}))
 
 
-# ---- what methods of a fleet take, for type checkers: tests hold the names and types against the declarations ----
+# ---- keywords of a fleet's methods, for type checkers: tests compare names and types with the declarations ---------
 
 
-class _Neighbours(TypedDict, total=False):
-    n_neighbours: int | None
-
-
-class _Engine(_Neighbours, total=False):
+class _Engine(TypedDict, total=False):
     engine: str
+    n_neighbours: int | None
 
 
 class _Seed(TypedDict, total=False):

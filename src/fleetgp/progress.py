@@ -17,10 +17,10 @@ from fleetgp.errors import InputError, shortened
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback gets after every round. rounds: how many there will be, or None if nobody knows yet.
+    """What a callback gets after every round. rounds: how many there will be, None while that is unknown.
 
-    unit: what is counted, where it is not rounds.  thetas: in training, (M, P) each agent's estimate so far.
-    chosen: whether it is of the start that the fleet has chosen, or of the only one.
+    unit: what is counted, if not rounds.  thetas: in training, (M, P) each agent's estimate so far.
+    chosen: whether this is the start that the fleet has chosen, or the only one.
     """
 
     task: str
@@ -37,7 +37,7 @@ Listener = Callable[[Progress], None]
 
 @contextmanager
 def listening(progress: bool | Listener) -> Iterator[Listener | None]:
-    """True: a bar on the terminal (with rich where it is installed); a callable: itself; False: nothing."""
+    """Yield the listener for True (a bar on the terminal, by rich if it is installed), a callable (itself) or False."""
     if callable(progress):
         yield progress
     elif not isinstance(progress, bool | np.bool_):
@@ -63,7 +63,7 @@ def listening(progress: bool | Listener) -> Iterator[Listener | None]:
 
 
 def _bars() -> Any:
-    """Bars on the terminal. Where it is narrow, the bar and what is said beside it get shorter."""
+    """Bars by rich. On a narrow terminal the bar and the text beside it get shorter."""
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -85,19 +85,19 @@ def _bars() -> Any:
 
 
 class Pace:
-    """How fast something is counted, and how long the rest will take, in words. It begins now, with so many done.
+    """The speed of counting and the time left, in words. It starts now. done: how many are counted already.
 
     >>> now = iter([0.0, 2.0, 2.0])
     >>> pace = Pace(clock=lambda: next(now))
-    >>> pace.told(3_000_000, 9_000_000), pace.told(3_000)
+    >>> pace.describe(3_000_000, 9_000_000), pace.describe(3_000)
     ('0:04 left, 1.5 million/s, of 9,000,000', '1,500/s')
     """
 
     def __init__(self, done: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._begun, self._before = clock, clock(), done
 
-    def told(self, done: int, total: int | None = None, *, about: bool = False) -> str:
-        """total: of how many; None if nobody knows, or all are done.  about: that is a guess."""
+    def describe(self, done: int, total: int | None = None, *, about: bool = False) -> str:
+        """Describe the pace. total: None if it is unknown, or reached.  about: the total is an estimate."""
         seconds, more = self._clock() - self._begun, done - self._before
         of = [] if total is None else [f"of {'about ' if about else ''}{total:,}"]
         if more <= 0 or seconds <= 0.0:
@@ -109,7 +109,7 @@ class Pace:
 
 
 def duration(seconds: float) -> str:
-    """In minutes and seconds, or hours too.
+    """Format seconds as minutes and seconds, from an hour on with hours.
 
     >>> duration(21.4), duration(3_700)
     ('0:21', '1:01:40')
@@ -120,7 +120,7 @@ def duration(seconds: float) -> str:
 
 
 class Remembering:
-    """Passes progress on, and remembers the estimates of the chosen start, or of the one that got furthest."""
+    """Pass progress on, and remember the estimates of the chosen start, or of the one that got furthest."""
 
     def __init__(self, listener: Listener | None) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""What there is of a kind, by name: the package's own, and what other packages add."""
+"""Kernels, engines, rules and trainers by name: the package's own, and those that other packages add."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any, Generic, TypeVar
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 
 Item = TypeVar("Item")
-#: What can be typed as a name: in a terminal, in a fleet.toml, and in an expression.
+#: Names that can be typed in a terminal, in a fleet.toml and in an expression.
 NAME = re.compile(r"[A-Za-z][\w.\-]*")
-#: The entry points of packages that add something, and whether they were loaded.
+#: The entry points of packages that add items, and whether they were loaded.
 GROUP = "fleetgp"
 _loaded = False
 
 
 class Registry(Mapping[str, Item]):
-    """Kernels, engines, rules or trainers by name. what: one of them, for messages.
+    """Items by name. what: the noun for one of them, for messages.
 
-    A name that is not there may be another package's: then the modules are imported that installed packages name in
-    their metadata as entry points of the group "fleetgp". So the command line and the processes of a fleet find them.
+    For a name that it does not have, it imports the modules that installed packages name as entry points of the group
+    "fleetgp": so the command line and the processes of a fleet find what other packages add.
 
     >>> colours = Registry("colour", {"red": 1})
     >>> colours.add("blue", 2)
@@ -38,7 +38,7 @@ class Registry(Mapping[str, Item]):
         self._ours = frozenset(self._items)
 
     def add(self, name: str, item: Item) -> None:
-        """Add an item, or replace one that was added. Refuse the names of ours, and those that nobody can type."""
+        """Add an item, or replace one that was added. Refuse FleetGP's own names, and those that cannot be typed."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise InputError(
                 f"expected a name of letters, digits, '_', '-' and '.' for a {self.what}, got {shortened(name)}"
@@ -48,7 +48,7 @@ class Registry(Mapping[str, Item]):
         self._items[name] = item
 
     def check(self, name: object) -> str:
-        """A name that is there, or one clear error."""
+        """Return the name if the registry has it."""
         check_name(self.what, name, self)
         assert isinstance(name, str)
         return name
@@ -66,7 +66,7 @@ class Registry(Mapping[str, Item]):
 
 
 class Names(Sequence[str], Generic[Item]):
-    """The names that are in a registry at the time. which: of those items for which it is true."""
+    """The current names of a registry. which: selects items."""
 
     def __init__(self, registry: Registry[Item], which: Callable[[Item], bool] = lambda _: True) -> None:
         self._registry, self._which = registry, which
@@ -89,7 +89,7 @@ class Names(Sequence[str], Generic[Item]):
 
 
 def load_plugins() -> None:
-    """Import what installed packages add to FleetGP, once. One that cannot be imported is a warning."""
+    """Import what installed packages add to FleetGP, once. Warn of a package that cannot be imported."""
     global _loaded
     if _loaded:
         return

@@ -1,10 +1,10 @@
-"""Quantities as people read them."""
+"""Bytes and seconds as people read them."""
 
 from __future__ import annotations
 
 
 def readable_bytes(count: int) -> str:
-    """Bytes as people read them.
+    """Format a number of bytes.
 
     >>> readable_bytes(123456)
     '123 kB'
@@ -15,8 +15,17 @@ def readable_bytes(count: int) -> str:
     return f"{count} B"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "agent"), counted(2_000, "agent")
+    ('1 agent', '2,000 agents')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def readable_seconds(seconds: float) -> str:
-    """A time with as many digits as it deserves.
+    """Format a time in seconds with two or three digits.
 
     >>> readable_seconds(0.00123), readable_seconds(0.2699), readable_seconds(2.3), readable_seconds(754)
     ('1.2 ms', '270 ms', '2.3 s', '12.6 min')

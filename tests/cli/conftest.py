@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
+from fleetgp.storage.folder import save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from tests.cli.commands import truth
 
 

@@ -17,7 +17,7 @@ from PIL import Image
 import fleetgp as fg
 from fleetgp.cli.app import COMMANDS
 from fleetgp.errors import InputError
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, SST, run, said, truth, wrong
 
 

@@ -48,7 +48,10 @@ TABLE = [
     (FIT.replace("new", "/proc/x"), "/proc/x: it cannot be written: No such file or directory: choose another place"),
     (FIT.replace("t.csv", "no.csv"), "no.csv: there is no such file"),
     (FIT.replace("t.csv", "tabs.csv"), "separate the columns by commas, or say how they are (--sep 'tab')"),
-    (FIT.replace("t.csv", "latin.csv"), "it is not written in utf-8: save it as UTF-8, or say what it is, for example"),
+    (
+        FIT.replace("t.csv", "latin.csv"),
+        "it is not written in utf-8: save it as UTF-8, or give its encoding, for example",
+    ),
     (FIT.replace("sst", "salt"), "t.csv: there is no column 'salt'; it has lon, lat, sst, boat"),
     (
         FIT.replace("sst", "boat").replace("--agent-column boat ", ""),

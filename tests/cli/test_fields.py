@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import QUICK, run, wrong
 
 INPUTS = ["--inputs", "lon", "lat", "time", "--target", "chl"]

@@ -12,7 +12,7 @@ import pytest
 
 from fleetgp.cli import fit
 from fleetgp.io import file_dataset
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import SST, run, wrong
 from tests.io.sources import packed
 

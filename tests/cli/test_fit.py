@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, QUICK, SST, interrupted_at, run, said, wrong
 from tests.io.sources import packed
 

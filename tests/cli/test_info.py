@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import run, wrong
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, run, said
 
 

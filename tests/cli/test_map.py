@@ -11,9 +11,8 @@ import xarray as xr
 from PIL import Image
 
 import fleetgp as fg
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from tests.cli.commands import FIT, run, said, wrong
 from tests.conftest import interrupted_after
 

@@ -11,7 +11,7 @@ import pytest
 
 from fleetgp.errors import InputError
 from fleetgp.io import read_observations
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, run, wrong
 
 START = ["--tol", "1e-3", "--quiet"]

@@ -107,8 +107,8 @@ def test_many_rows_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         until_reached(fleet)
         values = np.random.default_rng(1).standard_normal((25, 3))
         for repeated in (0, 25):
-            sender = requests.RowSender(fleet.description, "a0", "many", time.monotonic() + 60.0)
-            assert sender.send(values) == {"rows": 25, "repeated": repeated, "in_all": 45}
+            counts = requests.send_rows(fleet.description, "a0", values, "many", time.monotonic() + 60.0, "")
+            assert counts == {"rows": 25, "repeated": repeated, "in_all": 45}
         lines = (tmp_path / "state" / "a0" / "observed.jsonl").read_text(encoding="utf-8").splitlines()
         assert [json.loads(line)["request"] for line in lines] == ["many-0", "many-1", "many-2"]
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, run, said, wrong
 from tests.io.sources import packed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import FIT, run, wrong
 
 HOW = ["--kernel", "se", "--tol", "1e-2", "--rounds", "3", "--quiet"]

@@ -13,8 +13,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.fleet.cross_validation import Hidden
 from fleetgp.metrics import score
-from fleetgp.storage.loading import load_model
-from fleetgp.storage.saving import save_model
+from fleetgp.storage.folder import load_model, save_model
 from tests.cli.commands import run, said, truth, wrong
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import xarray
 
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import run, wrong
 
 

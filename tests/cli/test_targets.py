@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from tests.cli.commands import interrupted_at, run, said, wrong
 
 BOTH = ["--inputs", "lon", "lat", "--target", "t", "s", "--agent-column", "boat"]

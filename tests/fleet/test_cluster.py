@@ -318,7 +318,7 @@ def test_what_a_cluster_cannot_do_is_refused(fleet: fg.Fleet) -> None:
         fleet.trainer("dec-apx-gp")
     with pytest.raises(InputError, match="unknown backend 'dask': choose one of in-process, ray"):
         in_process(backend="dask")
-    with pytest.raises(InputError, match='workers and address are of backend="ray"'):
+    with pytest.raises(InputError, match='workers and address belong to backend="ray"'):
         in_process(workers=2)
     with pytest.raises(InputError, match="expected at most one worker for each of the 6 agents, got 7"):
         in_process(backend="ray", workers=7)

@@ -15,9 +15,8 @@ from fleetgp.arrays import Array
 from fleetgp.data import partition_by_label
 from fleetgp.errors import InputError
 from fleetgp.prediction import PREDICTION_METHODS
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 
 THETA = [0.6, 0.8, 1.2, 0.1, 0.4]
 RNG = np.random.default_rng(8)

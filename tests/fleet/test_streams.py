@@ -152,7 +152,7 @@ def batches(count: int, size: int, seed: int = 4) -> Iterator[tuple[int, Array, 
 
 def kept(fleet: fg.Fleet) -> int:
     """Bytes of all that a fleet keeps of its data, each array once."""
-    return len(pickle.dumps((fleet.data, fleet._cache, fleet._watched)))
+    return len(pickle.dumps((fleet.data, fleet._cache, fleet._inspections)))
 
 
 @pytest.mark.parametrize(

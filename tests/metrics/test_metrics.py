@@ -16,8 +16,7 @@ from sklearn.metrics import mean_absolute_error, mean_pinball_loss, mean_squared
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
-from fleetgp.metrics import Scores, Trivial, coverage, crps, interval_score, mae, msll, nlpd, rmse, score
-from fleetgp.metrics.scores import half_width
+from fleetgp.metrics import Scores, Trivial, coverage, crps, half_width, interval_score, mae, msll, nlpd, rmse, score
 
 numbers = st.floats(-5.0, 5.0)
 rows = st.lists(st.tuples(numbers, st.floats(0.05, 5.0), numbers), min_size=1, max_size=8)

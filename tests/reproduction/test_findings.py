@@ -12,7 +12,7 @@ import pytest
 
 import fleetgp as fg
 from reproduction import communication, paper, prediction, training
-from reproduction.report import Check, Finding, Rows, above, below
+from reproduction.report import Check, Finding, Rows, above, below, grouped
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
 
@@ -91,7 +91,7 @@ def predicted(changes: Mapping[str, Mapping[str, float]], fleet: int | None = No
                 row |= changes.get(method, {}) if fleet in (None, agents) else {}
                 row["participants"] *= agents
                 rows.append({**row, "method": method, "graph": graph, "agents": agents})
-    return prediction.grouped(rows)
+    return grouped(rows, *prediction.GROUPS)
 
 
 Judge = Callable[[prediction.Plan, Rows], Finding]
@@ -291,7 +291,7 @@ def of_page(name: str, facts: Mapping[str, Any]) -> Sequence[Finding]:
     fleets, replications = tuple(settings["fleets"]), settings["replications"]
     if name == "prediction":
         plan = prediction.Plan("", settings["observations"], fleets, replications, settings["queries"])
-        return prediction.findings(plan, prediction.grouped(rows))
+        return prediction.findings(plan, grouped(rows, *prediction.GROUPS))
     blocks = {block: training.grouped(rows, block) for block in training.BLOCKS}
     return training.findings(training.Plan(tuple(settings["sizes"]), fleets), blocks)
 

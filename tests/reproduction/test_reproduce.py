@@ -21,6 +21,7 @@ import fleetgp as fg
 from reproduction import communication, prediction, training
 from reproduction.cells import Work
 from reproduction.paper import PREDICTORS, TRAINERS
+from reproduction.report import grouped
 from tests.conftest import interrupted_after
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +129,7 @@ def test_a_refusal_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     assert exact["status"] == "converged"
     assert refused["status"] == "refused"
     assert "predict with dec-nn-grbcm" in refused["why"]
-    found = prediction.grouped(rows)
+    found = grouped(rows, *prediction.GROUPS)
     ((_, *of_exact), (method, graph, *of_refused)) = prediction.accuracy_table(found, 2)[1]
     assert (method, graph, of_refused[0]) == ("dec-full-gp", "tree", "refused")
     assert len(of_refused) + 1 == len(of_exact)

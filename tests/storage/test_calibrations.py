@@ -12,9 +12,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from fleetgp.storage.sections import compared_facts, read_compared
 from fleetgp.training import Compared
 from tests.conftest import paper_shards

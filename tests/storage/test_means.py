@@ -13,9 +13,8 @@ import pytest
 import fleetgp as fg
 from fleetgp.errors import InputError
 from fleetgp.fleet.maps import cells_within
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from fleetgp.storage.sections import VERSION_WITH_MEAN, VERSION_WITH_ROWS
 from tests.conftest import paper_shards
 

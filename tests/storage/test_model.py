@@ -17,9 +17,8 @@ import fleetgp as fg
 from fleetgp.errors import GraphError, InputError
 from fleetgp.files import ResumableCache
 from fleetgp.io import read_edges
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from tests.conftest import paper_shards
 
 #: Most trainings here are cut short on purpose.
@@ -120,7 +119,7 @@ def test_an_existing_folder_is_kept_unless_asked_and_never_if_it_is_no_model(tmp
 def test_a_failed_write_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = usual()
     folder = save_model(model, tmp_path / "model")
-    monkeypatch.setattr("fleetgp.storage.saving.save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr("fleetgp.storage.folder.save_arrays", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         save_model(model, folder, overwrite=True)
     assert load_model(folder).agents == model.agents

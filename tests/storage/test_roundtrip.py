@@ -12,9 +12,8 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.errors import InputError
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model, save_models
 from fleetgp.storage.model import Model, contents, describe_coordinates, in_words
-from fleetgp.storage.saving import save_model, save_models
 from fleetgp.storage.sections import VERSION
 from tests.conftest import alternating_path, paper_shards
 

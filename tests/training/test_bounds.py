@@ -20,9 +20,8 @@ from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from fleetgp.training.constraints import Bounds, ParameterConstraints, Prior, minimize_in_box
 from fleetgp.training.newton import Newton, Search, Sum

@@ -18,9 +18,8 @@ from fleetgp.data import Shard
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import Network
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model, save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from fleetgp.training import TrainingOptions, train, training_method
 from tests.conftest import alternating_path, mostly_long, paper_shards
 from tests.shared import observed

@@ -1,4 +1,4 @@
-"""A training is few calls deep: from `Fleet.train` to the first likelihood whoever reads it passes eight functions."""
+"""A training is few calls deep: from `Fleet.train` to where the engines evaluate the first likelihoods, eight functions."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def frames_before(file: str, function: str, work: Any) -> list[str]:
 @pytest.mark.parametrize("method", ["dec-fact-gp", "dec-apx-gp"])
 def test_the_first_likelihood_is_eight_frames_away(method: str) -> None:
     fleet = fg.Fleet(paper_shards(60, 3), kernel="se")
-    frames = frames_before("engines/dense/engine.py", "evaluate_many", lambda: fleet.train(method, rounds=1, tol=0))
+    frames = frames_before("engines/expert.py", "evaluate", lambda: fleet.train(method, rounds=1, tol=0))
     assert frames[0] == "Fleet.train"
     assert len(frames) <= MOST, " -> ".join(frames)

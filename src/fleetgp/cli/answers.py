@@ -13,7 +13,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import count_of_agents, emit, sent_facts, sent_line, warn
+from fleetgp.cli.output import emit, sent_facts, sent_line, warn
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError, unknown_name
 from fleetgp.files import check_writable
@@ -21,11 +21,12 @@ from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
-from fleetgp.metrics.scores import half_width
+from fleetgp.metrics import half_width
 from fleetgp.network import Ledger
 from fleetgp.storage.answers import Answers, ask
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import load_model
 from fleetgp.storage.model import Model
+from fleetgp.units import counted
 
 #: The columns of an answer, behind those of the points.
 ADDED = ("mean", "std", "std_observed", "n_agents", "prior_only")
@@ -91,7 +92,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
         f"{answers.method}: {points:,} points, {answers.status}"
         + (f" after {answers.rounds:,} rounds" if answers.rounds else "")
         + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
-        + (f"; {part:.1f} of {count_of_agents(len(model.agents))} took part in a point, on average" * several)
+        + (f"; {part:.1f} of {counted(len(model.agents), 'agent')} took part in a point, on average" * several)
         + "."
     )
     facts |= {

@@ -34,8 +34,8 @@ from fleetgp.io.formats import FIELDS, Reading
 from fleetgp.io.tables import ObservationTable
 from fleetgp.metrics import Scores
 from fleetgp.options import PredictionOptions
+from fleetgp.storage.folder import save_model
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import save_model
 from fleetgp.storage.sections import DESCRIPTION
 from fleetgp.version import __version__
 

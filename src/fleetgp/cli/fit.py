@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.arrays import Array
@@ -25,7 +24,7 @@ from fleetgp.data.transforms import coordinate_rule, seen_by
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.backends import refuse_rows
-from fleetgp.fleet.files import MEMORY, Splitting, read_files
+from fleetgp.fleet.files import MEMORY, read_files, split_rows
 from fleetgp.graph import GRAPHS, PLACES, Graph, graph_names
 from fleetgp.io import read_edges, read_observations
 from fleetgp.io.fields import describe_empty_cells
@@ -36,9 +35,8 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
-from fleetgp.storage.loading import load_model
+from fleetgp.storage.folder import check_targets, load_model, save_models
 from fleetgp.storage.model import Model
-from fleetgp.storage.saving import check_target, check_targets, save_model, save_models
 from fleetgp.training import TrainingOptions, training_method
 from fleetgp.training.multi_output import Sharing
 from fleetgp.training.options import PRESETS, preset_options
@@ -69,15 +67,22 @@ class Streaming:
         float | None, option(f"Files: bytes of observations that may be loaded. (default: {MEMORY:.0e})")
     ] = None
 
-    def chunked(self, files: Sequence[Path], n_agents: int | None) -> bool:
-        """Whether the files are read in chunks."""
+    def chunked(self, files: Sequence[Path], n_agents: int | None, targets: Sequence[str]) -> bool:
+        """Whether the files are read in chunks, or one clear error where they have to be and cannot."""
         if len(files) == 1 and self.sample is None and self.memory is None:
             file = files[0]
-            return n_agents is None and file.suffix.lower() in CHUNKED and file.exists() and size_of(file)[0] > LARGE
+            large = file.suffix.lower() in CHUNKED and file.exists() and size_of(file)[0] > LARGE
+            if n_agents is not None or not large:
+                return False
         if n_agents is not None:
             raise InputError(
                 "--n-agents splits the rows of one file, which is read as a whole: expected --agent-column, or a file "
                 "for each agent"
+            )
+        if len(targets) > 1:
+            raise InputError(
+                f"several targets ({', '.join(targets)}) are read from one file as a whole: expected one file, or one "
+                "target"
             )
         return True
 
@@ -140,11 +145,12 @@ class Split:
     def read(self, file: Path, how: dict[str, Any], seed: int) -> AgentData:
         """One file as a whole. how: the options of `read_observations`."""
         data = read_observations(file, **how)
-        for name, values in zip(*named_columns(how["target"], data.observations), strict=True):
+        names = [how["target"]] if isinstance(how["target"], str) else how["target"]
+        for name, values in zip(names, data.observations.reshape(len(data.observations), -1).T, strict=True):
             if np.nanmax(values) == np.nanmin(values):
                 raise NothingToLearnError(f"{file}: the column {name!r}")
         by = None if self.partition is None else options.one_of("--partition", self.partition, BY)
-        names, shards = Splitting(self.n_agents, by, self.axis, seed).split(data, how["inputs"])
+        names, shards = split_rows(data, how["inputs"], self.n_agents, by, self.axis, seed)
         if data.labels is not None:
             check_column(f"{file}: ", self.agent_column, len(names), len(data.labels))
         return AgentData(names, shards, data.dropped, data.notes, data.units)
@@ -211,42 +217,53 @@ def fit(
     kernel = model.get("kernel", default_kernel(training, preset=preset))
     about_model = where.backend | _coordinates_and_mean(model, inputs, kernel)
     about_model |= {"kernel": kernel, "seed": seed, "private": model.get("private")}
-    noise = NoiseOptions(deviation, model.get("noise"), model.get("robust", False))
+    about_model |= {"robust": model.get("robust", False)}
     training_method(training).check_options(TrainingOptions(**how), flag_of)
-    _check(out, overwrite, inputs, target, calibrate)
-    targets = Targets.of(target, kernel, inputs)
+    if calibrate is not None:
+        options.one_of("--calibrate", calibrate, HOLDINGS)
+    check_targets(out, target, overwrite)
+    if out.exists():
+        check_targets(interrupted_beside(out), target, overwrite=True)
+    targets = Targets(tuple(target), as_kernels(kernel, inputs)[0], tuple(inputs))
 
     def hyperparameters(names: Sequence[str]) -> dict[str, Any]:
         return {**constraints.known(names), "theta0": None if start is None else targets.start(start, names)}
 
-    if noise.noise is None:  # else the names of hyperparameters depend on those of the agents
+    if model.get("noise") is None:  # else the names of hyperparameters depend on those of the agents
         how = how | hyperparameters(targets.names)
     split.check(inputs)
+    _check_columns(inputs, target, split.agent_column, deviation)
     columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column, "deviation": deviation}
     reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
-    noise.check([*inputs, *target, *([split.agent_column] if split.agent_column else [])], several=len(target) > 1)
-    if targets.allowed(streaming.chunked(files, split.n_agents)):
+    if streaming.chunked(files, split.n_agents, target):
         data = streaming.read(files, reader | where.backend | {"progress": not output.quiet}, seed, training, out)
     else:
         data = split.read(files[0], reader, seed)
-    fleet, models = targets.fleet(data, _graph(graph, data), **about_model, **noise.of_fleet(data.names))
-    if noise.noise is not None:
+    groups = None if model.get("noise") is None else list(data.names)
+    fleet, models = targets.fleet(data, _graph(graph, data), **about_model, noise=groups)
+    if groups is not None:
         how = how | hyperparameters(fleet.names)
     _train(fleet, models, training, how, out, output.quiet)
-    _save(fleet, models, out, overwrite, calibrate)
-    reports = {one.target: fit_report(one, data.dropped, data.notes, place_of(one, models, out)) for one in models}
-    emit_by_target(reports, output.as_json)
+    save_models(models, out, overwrite=overwrite)
+    shutil.rmtree(reading_beside(out), ignore_errors=True)
+    if calibrate is not None:  # after the training is saved
+        with fleet:
+            for one in models:
+                one.fleet.calibrate(holdout=calibrate)
+        save_models(models, out, overwrite=True)
+    places = [out] if targets.single else [out / name for name in target]
+    reports = [fit_report(one, data.dropped, data.notes, place) for one, place in zip(models, places, strict=True)]
+    _print_reports(target, reports, output.as_json)
 
 
-def _check(out: Path, overwrite: bool, inputs: list[str], targets: list[str], hold: str | None) -> None:
-    """One clear error for what can be known before anything is read."""
-    if hold is not None:
-        options.one_of("--calibrate", hold, HOLDINGS)
-    check_places(out, targets, overwrite)
-    if out.exists():
-        check_places(interrupted_beside(out), targets, overwrite=True)
+def _check_columns(inputs: list[str], targets: list[str], agent: str | None, deviation: str | None) -> None:
+    """Refuse columns that are given twice."""
     if len({*inputs, *targets}) < len(inputs) + len(targets):
         raise InputError(f"--inputs and --target must be different columns, got {[*inputs, *targets]}")
+    if deviation is not None and len(targets) > 1:
+        raise InputError("--deviation is for one target, got several: fit them one by one")
+    if deviation is not None and deviation in (*inputs, *targets, agent):
+        raise InputError(f"--deviation: expected a column that is no input, target or agent, got {deviation}")
 
 
 def _train(
@@ -264,17 +281,6 @@ def _train(
         raise NumericalError(f"{training} diverged, as the warning says: nothing was written")
 
 
-def _save(fleet: fg.Fleet | fg.Outputs, models: list[Model], out: Path, overwrite: bool, hold: str | None) -> None:
-    """Save the models, then calibrate them if asked to: if that fails, the training is safe."""
-    save(models, out, overwrite)
-    shutil.rmtree(reading_beside(out), ignore_errors=True)
-    if hold is not None:
-        with fleet:
-            for model in models:
-                model.fleet.calibrate(holdout=hold)
-        save(models, out, overwrite=True)
-
-
 def interrupted_beside(out: Path) -> Path:
     """The folder for the estimates of an interrupted training if there is a model already."""
     return out.with_name(f"{out.name}.interrupted")
@@ -289,7 +295,7 @@ def _save_unfinished(models: list[Model], out: Path) -> str:
         return f"there are no estimates yet, and nothing was written{left}"
     note = f"interrupted after {furthest.round} rounds of {furthest.task}"
     place = interrupted_beside(out) if occupied else out
-    save([replace(model, note=note) for model in models], place, overwrite=True)
+    save_models([replace(model, note=note) for model in models], place, overwrite=True)
     how = f"--from {place}" + ("" if occupied else " --overwrite")
     return f"{place} holds the estimates so far ({note}): {how} continues from them{left}"
 
@@ -310,10 +316,6 @@ class Targets:
     kernel: Kernel
     inputs: tuple[str, ...]
 
-    @classmethod
-    def of(cls, targets: Sequence[str], kernel: str, inputs: Sequence[str]) -> Targets:
-        return cls(tuple(targets), as_kernels(kernel, inputs)[0], tuple(inputs))
-
     @property
     def single(self) -> bool:
         return len(self.targets) == 1
@@ -332,15 +334,6 @@ class Targets:
         """The names of the hyperparameters."""
         names = self.kernel.names(self.inputs)
         return names if self.single else self._sharing.names(names, self.targets)
-
-    def allowed(self, chunked: bool) -> bool:
-        """Whether files are read in chunks, or one clear error."""
-        if chunked and not self.single:
-            raise InputError(
-                f"several targets ({', '.join(self.targets)}) are read from one file as a whole: expected one file, or "
-                "one target"
-            )
-        return chunked
 
     def fleet(self, data: AgentData, graph: object, **how: Any) -> tuple[fg.Fleet | fg.Outputs, list[Model]]:
         """The fleet to train, and its models."""
@@ -378,42 +371,16 @@ class Targets:
         return np.array([theta[name] for name in names])
 
 
-def named_columns(target: str | Sequence[str], observations: Array) -> tuple[Sequence[str], Array]:
-    """The targets' names and their observations, (K, N)."""
-    return ([target], observations[None]) if isinstance(target, str) else (target, observations.T)
-
-
-def check_places(out: Path, targets: Sequence[str], overwrite: bool) -> None:
-    """One clear error where models of these targets may not be written."""
-    if len(targets) == 1:
-        check_target(out, overwrite)
+def _print_reports(targets: Sequence[str], reports: Sequence[Report], as_json: bool) -> None:
+    """Print the report of one target as it is, of several by their names."""
+    if len(reports) == 1:
+        facts, lines = reports[0]
     else:
-        check_targets(out, targets, overwrite)
-
-
-def save(models: Sequence[Model], out: Path, overwrite: bool) -> None:
-    """A model in the folder, or several in folders of their own in it."""
-    if len(models) == 1:
-        save_model(models[0], out, overwrite=overwrite)
-    else:
-        save_models(models, out, overwrite=overwrite)
-
-
-def place_of(model: Model, models: Sequence[Model], out: Path) -> Path:
-    """Where a model is."""
-    return out if len(models) == 1 else out / model.target
-
-
-def emit_by_target(results: Mapping[str, Report], as_json: bool) -> None:
-    """Print the result of one target as it is, of several by their names."""
-    if len(results) == 1:
-        ((facts, lines),) = results.values()
-        emit(facts, *lines, as_json=as_json)
-        return
-    every: list[str | Table] = []
-    for target, (_, lines) in results.items():
-        every += [f"[bold]{target}[/bold]", *lines, ""]
-    emit({"targets": {target: facts for target, (facts, _) in results.items()}}, *every, as_json=as_json)
+        facts = {"targets": {target: facts for target, (facts, _) in zip(targets, reports, strict=True)}}
+        lines = []
+        for target, (_, own) in zip(targets, reports, strict=True):
+            lines += [f"[bold]{target}[/bold]", *own, ""]
+    emit(facts, *lines, as_json=as_json)
 
 
 def _coordinates_and_mean(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
@@ -422,23 +389,3 @@ def _coordinates_and_mean(model: dict[str, Any], inputs: Sequence[str], kernel: 
     rule = coordinate_rule(options_.coordinates, inputs)
     seen_by(rule, as_kernels(kernel, inputs), inputs, options_.mean)
     return {"normalize": options_.normalize, "mean": options_.mean, "coordinates": rule.name}
-
-
-@dataclass(frozen=True)
-class NoiseOptions:
-    """Options about the noise."""
-
-    deviation: str | None
-    noise: str | None
-    robust: bool
-
-    def check(self, columns: Sequence[str], *, several: bool) -> None:
-        """One clear error before anything is read. columns: all others.  several: targets."""
-        if several and self.deviation is not None:
-            raise InputError("--deviation is for one target, got several: fit them one by one")
-        if self.deviation in columns:
-            raise InputError(f"--deviation: expected a column that is no input, target or agent, got {self.deviation}")
-
-    def of_fleet(self, names: Sequence[str]) -> dict[str, Any]:
-        """The options as `Fleet` takes them. names: of the agents."""
-        return {"noise": None if self.noise is None else list(names), "robust": self.robust}

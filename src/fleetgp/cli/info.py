@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli import options
-from fleetgp.cli.output import bold, count_of_agents, emit, plain_table, sent_facts, sent_line, warn
+from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
 from fleetgp.data.dataset import corners
 from fleetgp.data.times import format_value, time_unit_of, times_of_numbers
 from fleetgp.data.transforms import CoordinateRule
@@ -21,12 +21,12 @@ from fleetgp.errors import listed
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.prediction import Calibration
-from fleetgp.storage.loading import load_model
+from fleetgp.storage import sections
+from fleetgp.storage.folder import load_model
 from fleetgp.storage.model import Model, contents, describe_coordinates, without_bend
-from fleetgp.storage.sections import compared_facts
 from fleetgp.training import Fit
 from fleetgp.training.reporting import about_approximation, about_sample
-from fleetgp.units import readable_bytes
+from fleetgp.units import counted, readable_bytes
 
 #: A result for programs, and for people.
 Report = tuple[dict[str, Any], list[str | Table]]
@@ -74,7 +74,7 @@ def _info_lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
 
 def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     rows = facts["agents"]
-    total = f"{sum(rows.values()):,} observations of {count_of_agents(len(rows))}"
+    total = f"{sum(rows.values()):,} observations of {counted(len(rows), 'agent')}"
     each = f": {listed([f'{name} {count:,}' for name, count in rows.items()], AGENTS_SHOWN)}" if len(rows) > 1 else ""
     held = " The folder has moments of them, and no rows."
     if facts["rows_in_folder"]:
@@ -137,7 +137,7 @@ def fit_report(model: Model, dropped: int, notes: Sequence[str], out: Path) -> R
         "notes": list(notes),
         **{name: getattr(fit, name) for name in FIT_FACTS},
         "kernel": fleet.kernel.name,
-        "compared": compared_facts(fit.compared),
+        "compared": sections.compared_facts(fit.compared),
         "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
         "theta": model.theta,
         "mean": None if fit.mean is None else asdict(fit.mean),
@@ -157,7 +157,7 @@ def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | T
     everywhere = " --within inf" if how and not fleet.data.in_memory else ""
     drawn, at = fleet.dimension >= 2, _map_values(model)
     return [
-        f"{points:,} observations of {count_of_agents(len(model.agents))}"
+        f"{points:,} observations of {counted(len(model.agents), 'agent')}"
         + (f" ({dropped} rows with missing values dropped)." if dropped else "."),
         *(f"{note[0].upper()}{note[1:]}." for note in facts["notes"]),
         *(about for about in (about_sample(fit), about_approximation(fit)) if about),
@@ -203,13 +203,9 @@ def _fit_table(model: Model, fit: Fit) -> Table:
 
 
 def calibration_facts(calibration: Calibration) -> dict[str, Any]:
-    """For programs."""
-    names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
-    return {
-        **{name: getattr(calibration, name) for name in names},
-        "knots": [asdict(knot) for knot in calibration.knots],
-        "sent": {} if calibration.ledger is None else sent_facts(calibration.ledger.by_kind()),
-    }
+    """For programs: what the folder has, without the headers of frames."""
+    sent = {} if calibration.ledger is None else sent_facts(calibration.ledger.by_kind())
+    return sections.calibration_facts(calibration) | {"sent": sent}
 
 
 def calibration_lines(calibration: Calibration) -> list[str | Table]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -73,6 +73,14 @@ WORKERS = Annotated[
 ]
 
 
+#: What an option is called in `Fleet.train`, and what it looks like.
+FORMS = {
+    "--bound": ("bounds", "name=lowest:highest"),
+    "--prior": ("priors", "name=median:factor"),
+    "--fix": ("fixed", "name=value"),
+}
+
+
 @dataclass(frozen=True)
 class Constraints:
     """Constraints on hyperparameters as typed, by their names, or by length, signal and noise."""
@@ -87,94 +95,66 @@ class Constraints:
     fix: Annotated[list[str] | None, option("A fixed value: noise=0.1.")] = None
 
     def known(self, names: Sequence[str]) -> dict[str, Any]:
-        """What `Fleet.train` takes, checked; an error points at the character that is wrong.
+        """Return them as `Fleet.train` takes them, checked; an error points at the character that is wrong.
 
         names: of the hyperparameters.
         """
-        given = {"--bound": self.bound, "--prior": self.prior, "--fix": self.fix}
-        known = {FORMS[option][0]: _values_by_name(option, texts, names) for option, texts in given.items()}
+        known: dict[str, dict[str, Any]] = {}
+        for flag, texts in zip(FORMS, (self.bound, self.prior, self.fix), strict=True):
+            argument, form = FORMS[flag]
+            values = known[argument] = {}
+            for text in texts or ():
+                name, value = _named_value(flag, text, form, names)
+                if name in values:
+                    raise PointedError(f"{flag}: {name} was given before", text, 0)
+                values[name] = value
+                try:
+                    ParameterConstraints.of(names, **{argument: values})
+                except InputError as error:
+                    message = str(error).removeprefix(f"{argument}: ")
+                    raise PointedError(f"{flag}: {message}", text, len(name) + 1) from error
         try:
             ParameterConstraints.of(names, **known)
-        except InputError as error:  # of two options together: each has been checked
+        except InputError as error:  # two options contradict each other
             argument, _, message = str(error).partition(": ")
-            option = next((typed for typed, form in FORMS.items() if form[0] == argument), argument)
-            raise InputError(f"{option}: {message}") from error
+            flag = next((flag for flag, (its, _) in FORMS.items() if its == argument), argument)
+            raise InputError(f"{flag}: {message}") from error
         return known
 
 
-class NamedValue:
-    """The typed value of an option, name=..., read from the left."""
+def _named_value(flag: str, text: str, form: str, names: Sequence[str]) -> tuple[str, Any]:
+    """Read name=value or name=first:second."""
 
-    def __init__(self, option: str, text: str, names: Sequence[str], form: str) -> None:
-        self.option, self.text = option, text
-        self.name, given, self.rest = text.rpartition("=")  # a column's name may have one
-        self.at = len(self.name) + len(given)
-        if not given:
-            raise self.wrong(f"expected {form}, and there is no =", len(text))
-        if not meant(self.name, names):
-            raise self.wrong(f"unknown name {self.name!r}: choose one of {', '.join(known_names(names))}", 0)
+    def wrong(message: str, position: int) -> PointedError:
+        return PointedError(f"{flag}: {message}", text, position)
 
-    def wrong(self, message: str, position: int) -> PointedError:
-        return PointedError(f"{self.option}: {message}", self.text, position)
-
-    def number(self, text: str, position: int) -> float:
-        """A part of the text that begins at a position, as a number above 0."""
+    def number(part: str, position: int) -> float:
         try:
-            value = float(text)
+            value = float(part)
         except ValueError:
-            raise self.wrong(f"expected a number, got {text!r}", position) from None
+            raise wrong(f"expected a number, got {part!r}", position) from None
         if not 0.0 < value < float("inf"):
-            raise self.wrong(f"expected a number above 0, got {text}", position)
+            raise wrong(f"expected a number above 0, got {part}", position)
         return value
 
-    def pair(self, form: str) -> tuple[tuple[str, int], tuple[str, int]]:
-        """The two parts around the colon, and where they begin."""
-        first, colon, second = self.rest.partition(":")
-        if not colon:
-            raise self.wrong(f"expected {form}, and there is no :", len(self.text))
-        return (first, self.at), (second, self.at + len(first) + 1)
-
-
-def _ends(typed: NamedValue) -> tuple[float | None, float | None]:
-    low, high = (typed.number(*part) if part[0] else None for part in typed.pair("lowest:highest"))
-    return low, high
-
-
-def _median_and_factor(typed: NamedValue) -> tuple[float, float]:
-    median, (factor, position) = typed.pair("median:factor")
-    pair = typed.number(*median), typed.number(factor, position)
-    if pair[1] <= 1.0:
-        raise typed.wrong(f"expected a factor above 1, got {factor}", position)
-    return pair
-
-
-def _value(typed: NamedValue) -> float:
-    return typed.number(typed.rest, typed.at)
-
-
-#: What an option is called in `Fleet.train`, what it looks like, and how it is read.
-Form = tuple[str, str, Callable[[NamedValue], Any]]
-FORMS: dict[str, Form] = {
-    "--bound": ("bounds", "name=lowest:highest", _ends),
-    "--prior": ("priors", "name=median:factor", _median_and_factor),
-    "--fix": ("fixed", "name=value", _value),
-}
-
-
-def _values_by_name(option: str, texts: Iterable[str] | None, names: Sequence[str]) -> dict[str, Any]:
-    """What an option was given for, by name."""
-    argument, form, read = FORMS[option]
-    values: dict[str, Any] = {}
-    for text in texts or ():
-        typed = NamedValue(option, text, names, form)
-        if typed.name in values:
-            raise typed.wrong(f"{typed.name} was given before", 0)
-        values[typed.name] = read(typed)
-        try:
-            ParameterConstraints.of(names, **{argument: values})
-        except InputError as error:
-            raise typed.wrong(str(error).removeprefix(f"{argument}: "), typed.at) from error
-    return values
+    name, equals, rest = text.rpartition("=")  # a column's name may have one
+    if not equals:
+        raise wrong(f"expected {form}, and there is no =", len(text))
+    if not meant(name, names):
+        raise wrong(f"unknown name {name!r}: choose one of {', '.join(known_names(names))}", 0)
+    at = len(name) + 1
+    if flag == "--fix":
+        return name, number(rest, at)
+    first, colon, second = rest.partition(":")
+    if not colon:
+        raise wrong(f"expected {form.removeprefix('name=')}, and there is no :", len(text))
+    parts = (first, at), (second, at + len(first) + 1)
+    if flag == "--bound":
+        return name, tuple(number(*part) if part[0] else None for part in parts)
+    median, factor = number(*parts[0]), number(*parts[1])
+    if factor <= 1.0:
+        raise wrong(f"expected a factor above 1, got {second}", parts[1][1])
+    return name, (median, factor)
 
 
 def for_predictor(method: str | None, given: dict[str, Any]) -> dict[str, Any]:

@@ -85,10 +85,6 @@ def plain_table(title: str, *columns: str, left: int = 1) -> Table:
     return table
 
 
-def count_of_agents(count: int) -> str:
-    return f"{count:,} agents" if count != 1 else "1 agent"
-
-
 def sent_facts(kinds: Mapping[str, Traffic]) -> Sent:
     """kinds: those of a ledger (`Ledger.by_kind`). The headers of frames are no content.
 

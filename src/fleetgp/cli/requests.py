@@ -27,7 +27,7 @@ from fleetgp.options import RowOptions
 from fleetgp.prediction.methods import BLOCK
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Progress, listening
-from fleetgp.units import readable_bytes, readable_seconds
+from fleetgp.units import counted, readable_bytes, readable_seconds
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
@@ -218,70 +218,59 @@ def observe(
     )
     if new_rows.dropped:
         warn(f"{rows}: {new_rows.dropped} rows with missing values were dropped")
-    values = new_rows.rows
     again = f"fleetgp observe {file} {rows} --agent {shlex.quote(agent)} --request {name}" + "".join(
         f" {flag_of(option)} {shlex.quote(value)}" for option, value in {**missing, **table}.items()
     )
-    counts = _send_rows(RowSender(description, agent, name, time.monotonic() + seconds), values, again)
+    counts = send_rows(description, agent, new_rows.rows, name, time.monotonic() + seconds, again)
     new, total = counts["rows"], counts["in_all"]
-    text = f"{agent} has {new} new {'row' if new == 1 else 'rows'}, {total} in all."
+    text = f"{agent} has {counted(new, 'new row')}, {total} in all."
     if counts["repeated"]:
         text = f"{agent} has {total} rows in all; {counts['repeated']} of these {new} were there already."
     emit({"agent": agent, **counts, "request": name}, text, as_json=as_json)
 
 
-def _send_rows(sender: RowSender, values: Array, again: str) -> dict[str, int]:
-    """Send the rows. If that fails, the error has how many of them are safe and how to repeat the request."""
+def send_rows(
+    description: Description, agent: str, values: Array, name: str, deadline: float, again: str
+) -> dict[str, int]:
+    """Send rows to an agent, in parts NAME-0, NAME-1, ..., each repeated until it is acknowledged or time is up.
+
+    deadline: on the monotonic clock.  again: the command that repeats this request, for errors.
+    Returns how many rows were sent, how many of them the agent had already, and how many it has now.
+    """
+    size = max(1, MAX_NUMBERS // values.shape[1])
+    counts = {"rows": 0, "repeated": 0, "in_all": 0}
     try:
-        return sender.send(values)
+        for number, start in enumerate(range(0, len(values), size)):
+            rows = values[start : start + size].tolist()
+            reply = _send_part(description, agent, {"rows": rows, "request": f"{name}-{number}"}, deadline)
+            counts["rows"] += reply["rows"]
+            counts["repeated"] += reply["rows"] if reply["repeated"] else 0
+            counts["in_all"] = reply["in_all"]
     except (NetworkError, InputError, KeyboardInterrupt) as error:
-        if isinstance(error, InputError) and not sender.kept:
+        if isinstance(error, InputError) and not counts["rows"]:
             raise
-        safe = f"{sender.kept} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
+        safe = f"{counts['rows']} of {len(values)} rows are acknowledged. To repeat it, with no row twice: {again}"
         if isinstance(error, KeyboardInterrupt):
             warn(safe)
             raise
         raise type(error)(f"{error}; {safe}") from error
+    return counts
 
 
-class RowSender:
-    """Sends rows to an agent, in parts NAME-0, NAME-1, ..., each repeated until it is acknowledged or time is up.
-
-    deadline: on the monotonic clock.  kept: how many rows are acknowledged.
-    """
-
-    def __init__(self, description: Description, agent: str, name: str, deadline: float) -> None:
-        self._description, self._agent, self._name, self._deadline = description, agent, name, deadline
-        self._warned = False
-        self.kept = 0
-
-    def send(self, values: Array) -> dict[str, int]:
-        """Return how many rows were sent, how many of them were there already, and how many the agent has now."""
-        size = max(1, MAX_NUMBERS // values.shape[1])
-        repeated = in_all = 0
-        for number, start in enumerate(range(0, len(values), size)):
-            part = values[start : start + size].tolist()
-            reply = self._send_part(part, f"{self._name}-{number}")
-            self.kept += reply["rows"]
-            repeated += reply["rows"] if reply["repeated"] else 0
-            in_all = reply["in_all"]
-        return {"rows": self.kept, "repeated": repeated, "in_all": in_all}
-
-    def _send_part(self, rows: list[list[float]], name: str) -> dict[str, Any]:
-        while True:
-            left = self._deadline - time.monotonic()
-            try:
-                reply: dict[str, Any] = request(
-                    self._description, self._agent, "observe", max(1.0, left), rows=rows, request=name
-                )
-                return reply
-            except NetworkError as error:
-                if time.monotonic() + RETRY_PAUSE >= self._deadline:
-                    raise
-                if not self._warned:
-                    warn(f"{error}; trying again for up to {left:.0f} s")
-                    self._warned = True
-                time.sleep(RETRY_PAUSE)
+def _send_part(description: Description, agent: str, part: dict[str, Any], deadline: float) -> dict[str, Any]:
+    warned = False
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            reply: dict[str, Any] = request(description, agent, "observe", max(1.0, left), **part)
+            return reply
+        except NetworkError as error:
+            if time.monotonic() + RETRY_PAUSE >= deadline:
+                raise
+            if not warned:
+                warn(f"{error}; trying again for up to {left:.0f} s")
+                warned = True
+            time.sleep(RETRY_PAUSE)
 
 
 def retrain(

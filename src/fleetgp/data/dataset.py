@@ -147,6 +147,13 @@ class Dataset(Sequence[Observations]):
         """The error of new rows for data that are not in memory."""
         return InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
 
+    def first(self, counts: Sequence[int]) -> Dataset:
+        """The first rows of each agent, so many."""
+        if len(counts) != len(self) or any(not 0 <= n <= len(own) for n, own in zip(counts, self, strict=True)):
+            raise ValueError(f"expected a number of rows for each of {len(self)} agents, got {list(counts)}")
+        pairs = zip(self, counts, strict=True)
+        return InMemory(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
+
     def same(self, other: Dataset) -> bool:
         """Whether these are the same arrays, or the same files. Nothing is compared number by number."""
         return self is other

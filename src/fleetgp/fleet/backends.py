@@ -14,8 +14,7 @@ from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.kernels.expression import Kernels
-from fleetgp.kernels.stationary import Kernel
-from fleetgp.network import InProcess, Network
+from fleetgp.network import InProcess
 from fleetgp.prediction import (
     Calibration,
     Holding,
@@ -40,24 +39,15 @@ class Backend(Protocol):
     def train(
         self,
         method: TrainingMethod,
-        shards: Dataset,
-        network: Network,
+        outputs: Sequence[Dataset],
+        graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
         report: Report,
-    ) -> Fit:
-        """network: of all agents in this process, where they are here; elsewhere its graph counts."""
-
-    def train_together(
-        self,
-        method: TrainingMethod,
-        outputs: Sequence[Dataset],
-        network: Network,
-        kernel: Kernel,
-        options: TrainingOptions,
-        report: Report,
+        *,
+        together: bool = False,
     ) -> tuple[Fit, ...]:
-        """Several outputs, with one result for each."""
+        """One result for each output. together: they share length-scales, and one kernel; otherwise there is one."""
 
     def predictor(
         self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
@@ -69,17 +59,29 @@ class Backend(Protocol):
     ) -> Calibration: ...
 
     def check_here(self, what: str) -> None:
-        """One clear error for what needs all agents in this process, if they are not."""
+        """Refuse what needs all agents in this process, if they are elsewhere."""
 
     def close(self) -> None:
-        """Give back what was taken for the fleet. Safe to call twice."""
+        """Release the workers. Safe to call twice."""
 
 
 class LocalBackend:
     """All agents in this process."""
 
-    train = staticmethod(train)
-    train_together = staticmethod(train_together)
+    def train(
+        self,
+        method: TrainingMethod,
+        outputs: Sequence[Dataset],
+        graph: Topology,
+        kernels: Kernels,
+        options: TrainingOptions,
+        report: Report,
+        *,
+        together: bool = False,
+    ) -> tuple[Fit, ...]:
+        if together:
+            return train_together(method, outputs, InProcess(graph), kernels[0], options, report)
+        return (train(method, outputs[0], InProcess(graph), kernels, options, report),)
 
     def predictor(
         self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
@@ -126,7 +128,7 @@ IN_PROCESS = LocalBackend()
 def chosen_backend(
     name: str | Backend, shards: Dataset, graph: Topology, workers: int | None, address: str | None
 ) -> Backend:
-    """By its name, with what was given for it; or one that there is already."""
+    """The backend of this name with its settings, or the backend that is given itself."""
     if isinstance(name, Backend):
         return name
     check_backend(name, graph.agents, workers, address)
@@ -143,11 +145,11 @@ def chosen_backend(
 
 
 def check_backend(name: str, agents: int, workers: int | None, address: str | None) -> None:
-    """One clear error where so many agents cannot be computed as it was asked for."""
+    """Refuse a backend that does not exist, settings of another one, and more workers than agents."""
     check_name("backend", name, get_args(BackendName))
     if name == "in-process":
         if workers is not None or address is not None:
-            raise InputError('workers and address are of backend="ray": give that as well, or leave them out')
+            raise InputError('workers and address belong to backend="ray": give it as well, or leave them out')
         return
     if workers is not None:
         check_whole("workers", workers, least=1)
@@ -157,13 +159,13 @@ def check_backend(name: str, agents: int, workers: int | None, address: str | No
 
 
 def check_ray(what: str) -> None:
-    """One clear error where Ray is not installed."""
+    """Refuse what needs Ray where it is not installed."""
     if find_spec("ray") is None:
         raise InputError(f'{what} needs Ray: pip install "fleetgp[cluster]"')
 
 
 def refuse_rows(method: TrainingMethod | PredictionMethod) -> None:
-    """One clear error for a method that needs rows where the workers of a cluster have files."""
+    """Refuse a method that needs rows where the workers of a cluster have files."""
     if method.name not in ("dec-full-gp", "full-gp"):
         raise InputError(
             f"{method.name} needs rows, and the workers of a cluster only add up what is in the files: expected "

@@ -30,7 +30,6 @@ from fleetgp.graph.topology import groups_of
 from fleetgp.io.file_dataset import FileDataset, FileSums, RowsElsewhere
 from fleetgp.io.survey import listener_of_passes, passes_told_to
 from fleetgp.kernels.expression import Kernels
-from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.threads import cores
 from fleetgp.model.observations import Observations
 from fleetgp.network import Ledger, Network
@@ -167,7 +166,7 @@ class MergedPasses:
         if task != self._task:
             self._task, self._pace = task, Pace(rows)
         if self._listener is not None:
-            detail = self._pace.told(rows, None if rows == total else total)
+            detail = self._pace.describe(rows, None if rows == total else total)
             self._listener(Progress(task, rows, total, detail, unit="row"))
 
 
@@ -189,28 +188,21 @@ def train_group(
     network: Network,
     memory: Memory,
     tell: Callable[[Any], None],
-    data: Held,
+    data: Sequence[Held],
     method: TrainingMethod,
     kernels: Kernels,
     options: TrainingOptions,
-) -> Fit:
-    """The group's part of a training. It tells what a `Report` is called with, and how far passes over files are."""
-    with passes_told_to(Ticks(tell)):
-        return train(method, _taken(data), network, kernels, options, lambda *report: tell(report))
-
-
-def train_group_together(
-    network: Network,
-    memory: Memory,
-    tell: Callable[[Any], None],
-    data: Sequence[Held],
-    method: TrainingMethod,
-    kernel: Kernel,
-    options: TrainingOptions,
+    together: bool,
 ) -> tuple[Fit, ...]:
-    """The group's part of a training of several outputs. data: of each."""
-    outputs = [_taken(one) for one in data]
-    return train_together(method, outputs, network, kernel, options, lambda *report: tell(report))
+    """The group's part of a training. It sends the arguments of a `Report`, and the progress of passes over files.
+
+    data: of each output.
+    """
+    with passes_told_to(Ticks(tell)):
+        outputs = [_taken(one) for one in data]
+        if together:
+            return train_together(method, outputs, network, kernels[0], options, lambda *report: tell(report))
+        return (train(method, outputs[0], network, kernels, options, lambda *report: tell(report)),)
 
 
 def calibrate_group(
@@ -277,41 +269,25 @@ class ClusterBackend:
     def train(
         self,
         method: TrainingMethod,
-        shards: Dataset,
-        network: Network,
+        outputs: Sequence[Dataset],
+        graph: Topology,
         kernels: Kernels,
         options: TrainingOptions,
         report: Report,
-    ) -> Fit:
-        if not shards.in_memory:
+        *,
+        together: bool = False,
+    ) -> tuple[Fit, ...]:
+        if not outputs[0].in_memory:
             refuse_rows(method)
         hosting = self.opened.crew.hosting
-        given = [(data, method, kernels, options) for data in self.opened.data.of(shards, hosting)]
-        task = self.opened.crew.task(network.topology, train_group, given)
+        held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
+        task = self.opened.crew.task(graph, train_group, [(own, method, kernels, options, together) for own in held])
         passes = MergedPasses(listener_of_passes())
         for told in task:
             if isinstance(told[0], Progress):
                 passes(told)
             else:
                 report(*merged_report(method, told, hosting))
-        return merged_fit(method, task.results, hosting)
-
-    def train_together(
-        self,
-        method: TrainingMethod,
-        outputs: Sequence[Dataset],
-        network: Network,
-        kernel: Kernel,
-        options: TrainingOptions,
-        report: Report,
-    ) -> tuple[Fit, ...]:
-        hosting = self.opened.crew.hosting
-        held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
-        task = self.opened.crew.task(
-            network.topology, train_group_together, [(data, method, kernel, options) for data in held]
-        )
-        for told in task:
-            report(*merged_report(method, told, hosting))
         return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
 
     def predictor(

@@ -163,7 +163,7 @@ def run_folds(
         pace = Pace()
         for number in range(count + 1):
             if listener is not None:
-                listener(Progress(f"by {split}", number, count, pace.told(number, count), unit="fold"))
+                listener(Progress(f"by {split}", number, count, pace.describe(number, count), unit="fold"))
             if number < count:
                 piece = None if kept is None else kept.get(str(number))
                 results.append(fold(number) if piece is None else Fold.from_dict(piece))

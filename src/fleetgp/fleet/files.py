@@ -81,28 +81,24 @@ def rows_of_dataset(
 # ---- who has which rows -----------------------------------------------------------------------------------------
 
 
-class Splitting:
-    """How rows that no label gives to an agent are split."""
-
-    def __init__(self, agents: int | None, by: By | None, axis: str | None, seed: int) -> None:
-        self.agents, self.by, self.axis, self.seed = agents, by, axis, seed
-
-    def split(self, data: ObservationTable, inputs: Sequence[str]) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """The agents' names, and (X, y) or (X, y, s) of each."""
-        every = np.arange(len(data.observations))
-        if data.labels is not None:
-            if any(given is not None for given in (self.agents, self.by, self.axis)):
-                raise InputError("agents, by and axis split rows that have no agent: leave them out, or agent")
-            names, parts = partition_by_label(data.inputs, every, data.labels)
-        else:
-            if self.axis is not None:
-                check_name("axis", self.axis, inputs)
-            along = 0 if self.axis is None else list(inputs).index(self.axis)
-            agents, by = 1 if self.agents is None else self.agents, "stripes" if self.by is None else self.by
-            parts = partition(data.inputs, every, agents=agents, by=by, axis=along, seed=self.seed)
-            names = [str(number) for number in range(len(parts))]
-        columns = [data.observations] if data.deviations is None else [data.observations, data.deviations]
-        return names, [(x, *(column[rows.astype(int)] for column in columns)) for x, rows in parts]
+def split_rows(
+    data: ObservationTable, inputs: Sequence[str], agents: int | None, by: By | None, axis: str | None, seed: int
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """The agents' names, and (X, y) or (X, y, s) of each: by the rows' labels, or else as `partition` splits them."""
+    every = np.arange(len(data.observations))
+    if data.labels is not None:
+        if any(given is not None for given in (agents, by, axis)):
+            raise InputError("agents, by and axis split rows that have no agent: leave them out, or agent")
+        names, parts = partition_by_label(data.inputs, every, data.labels)
+    else:
+        if axis is not None:
+            check_name("axis", axis, inputs)
+        along = 0 if axis is None else list(inputs).index(axis)
+        count = 1 if agents is None else agents
+        parts = partition(data.inputs, every, agents=count, by="stripes" if by is None else by, axis=along, seed=seed)
+        names = [str(number) for number in range(len(parts))]
+    columns = [data.observations] if data.deviations is None else [data.observations, data.deviations]
+    return names, [(x, *(column[rows.astype(int)] for column in columns)) for x, rows in parts]
 
 
 def _frame_columns(frame: Any, names: Sequence[str]) -> dict[str, Any]:

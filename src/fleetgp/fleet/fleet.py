@@ -1,4 +1,4 @@
-"""Fleet: the front door. Agents with their data, a graph between them, training and prediction."""
+"""Fleet, where a user begins: agents with their data, a graph between them, training and prediction."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
 from fleetgp.declarations import given_in, takes
-from fleetgp.engines.base import translate_theta_errors
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, WorkerLostError, shortened, warn
+from fleetgp.errors import FleetGPWarning, InputError, shortened, warn
 from fleetgp.files import ResumableCache
 from fleetgp.fleet.backends import Backend, BackendName, chosen_backend
 from fleetgp.fleet.conditioned import ConditionedFleet
@@ -39,10 +38,10 @@ from fleetgp.fleet.files import (
     MEMORY,
     ROWS,
     ModelKeywords,
-    Splitting,
     read_files,
     rows_of_dataset,
     rows_of_frame,
+    split_rows,
 )
 from fleetgp.fleet.maps import N_AGENTS, Mask, check_names, chosen_cells, grid_of, map_dataset, on_all_cells
 from fleetgp.fleet.privacy import PrivateRows, check_private_rows, predictor_of, refuse_private, refuse_queries
@@ -61,17 +60,16 @@ from fleetgp.fleet.shards import (
     warn_of_shards,
 )
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import of_sample, training_options
+from fleetgp.fleet.training import of_sample, reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.graph.topology import relayed
+from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.formats import Reading
-from fleetgp.io.survey import passes_told_to
 from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
-from fleetgp.metrics import LEVEL, Scores
-from fleetgp.metrics.scores import half_width
+from fleetgp.metrics import LEVEL, Scores, half_width
 from fleetgp.network import InProcess
 from fleetgp.options import (
     CalibrateKeywords,
@@ -89,50 +87,49 @@ from fleetgp.options import (
 from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
-from fleetgp.progress import Listener, Progress, listening
+from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
 from fleetgp.training.problem import prepare
-from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.training.reporting import warn_of_end
 from fleetgp.validation import as_flag, as_names, check_whole
 
 
 class Fleet:
     """M agents, each with its own data, linked by a graph.
 
-    shards: a list of (X_i, y_i), one per agent; sizes may differ. Or of (X_i, y_i, s_i), with the known standard
-        deviation of each observation's own noise: it is s_n^2 + sigma_eps^2.
-    graph: "places" (agents are neighbours where their data are: the Gabriel graph of the centres), "path", "cycle",
-        "star", "grid", "complete", "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of any of
-        them, which repeats over the rounds (time-varying).
+    shards: a list of (X_i, y_i), one per agent; sizes may differ. Or of (X_i, y_i, s_i) with known standard deviations
+        of the observations: the variance of an observation's noise is then s_n^2 + sigma_eps^2.
+    graph: "places" (the Gabriel graph of the agents' centres), "path", "cycle", "star", "grid", "complete",
+        "geometric", a Graph, a networkx graph, an adjacency matrix, or a list of these, which repeats over the rounds
+        (time-varying).
     theta: fixed hyperparameters in natural units (l_1 .. l_D, sigma_f, sigma_eps), instead of training.
-    normalize: centre and scale the observations by the fleet's own mean and standard deviation, agreed by
-        consensus. The paper does not: give False for results that compare with it.
+    normalize: centre and scale the observations by the fleet's mean and standard deviation, which the agents agree on
+        by consensus. The paper does not: give False for results to compare with it.
     mean: the mean function, "zero" (the paper's), "constant" or "linear" in the inputs, by generalized least squares:
-        `last_fit.mean`. Its own uncertainty is not in the variances of predictions.
-    coordinates: of the inputs, "as-given"; "scaled" by their own deviations, with length-scales in their units;
-        "kilometres" for inputs called lon and lat (or longitude, latitude), with length-scales in kilometres, on a
-        plane about their centre; "sphere" for such inputs anywhere on the globe, with a kernel that has one
+        `last_fit.mean`. Predictive variances do not include its uncertainty.
+    coordinates: "as-given"; "scaled" by the inputs' standard deviations, with length-scales in the inputs' units;
+        "kilometres" for inputs called lon and lat (or longitude, latitude) on a plane about their centre, with
+        length-scales in kilometres; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over
-        the inputs' names (or numbers): "matern32(lon, lat) * matern12(day) + linear(lon)". `names` has those of its
-        hyperparameters. "auto", or a list: the best of these, by how well each predicts blocks of rows that the agents
-        hide from it, chosen by `train` (`compared` of its result).
-        If no kernel is given, `train("dec-full-gp")`, which needs "se", takes "se" and warns.
-    noise: None, one sigma_eps for all; "agents", one for each, sigma_eps_0 and so on; or a list with a name for that of
-        each agent: those of the same name share it. An agent's prediction with observed=True has its own, and no s_n.
-    robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as one that is
-        2.5 deviations off at most, by what the agent's others say of it (`last_fit.outliers` counts them).
-    private: "rows" refuses whatever would send a row, the inputs of a row, or statistics over so few rows that they
-        determine them; the error names what to use instead. Predictions are then by dec-nn-rbcm unless you name
-        another method, and `calibrate` asks about points that are nobody's inputs. docs/privacy.md says what it
-        guards against, and what it does not.
-    inputs: the inputs' names; without them those of the columns, where the X_i are data frames.
-    backend: "in-process", or "ray": groups of agents at the workers of a Ray cluster. workers: how many (one a core).
-        address: of the cluster to join; without it the one that is running, or a local one is started. `close` ends the
-        workers and what was started, and so does `with`. The answers are those of "in-process".
+    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
+        (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its hyperparameters.
+        With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from it: see
+        `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and warns.
+    noise: None for one sigma_eps; "agents" for one per agent (sigma_eps_0, ...); or a list with the name of each
+        agent's noise, where agents with the same name share it. With observed=True an agent predicts with its own
+        sigma_eps, without s_n.
+    robust: weigh outliers down, so that a stuck sensor does not spoil the noise: an observation counts as at most 2.5
+        standard deviations off the prediction from the agent's other rows. `last_fit.outliers` counts them.
+    private: "rows" refuses methods that send a row, its inputs, or statistics over so few rows that they determine
+        them; the error names the alternatives. The default prediction method is then dec-nn-rbcm, and `calibrate` asks
+        about points that are nobody's inputs. docs/privacy.md says what this protects against, and what it does not.
+    inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
+    backend: "in-process", or "ray" for groups of agents at the workers of a Ray cluster, with the same answers.
+        workers: how many, by default one per core. address: the cluster to join, by default the one that is running,
+        else a local one is started. `close`, or leaving a `with` block, ends the workers and what was started.
 
-    All data are copied. Data frames are taken by the names of their columns, not by their order: those of other agents
-    must have the columns of agent 0's, and queries may have more.
+    All data are copied. Columns of data frames are matched by name, not by order: all agents need the same columns, and
+    queries may have more.
 
     >>> from fleetgp import partition, synthetic_field
     >>> field = synthetic_field(240, seed=1)
@@ -148,7 +145,7 @@ class Fleet:
     >>> trainer = fleet.trainer("dec-apx-gp", theta0=[2, 0.5, 1, 1])  # the same rounds, one by one
     >>> state, info = trainer.step(trainer.start())
 
-    From files, each an agent's, which may be larger than memory:
+    From files, one per agent, which may be larger than memory:
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -204,12 +201,12 @@ class Fleet:
         self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
-        self._trained: Dataset | None = None  # the data that the fit is from
-        self._watched: dict[int, Inspection] = {}  # what was seen of the rows of agents that have got more
+        self._trained: Dataset | None = None  # the data of the last fit
+        self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self._calibration: Calibration | None = None
-        self.unfinished: Progress | None = None  # the interrupted training that theta is from, if it is
+        self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(seen, self.inputs, self.coordinates)
         if self.theta is not None and self.mean == "zero" and not self.normalize:
             sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
@@ -238,38 +235,37 @@ class Fleet:
         progress: bool | Listener = False,
         **model: Unpack[ModelKeywords],
     ) -> Self:
-        """A fleet whose data are in files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
+        """Make a fleet from files, which may be larger than memory: CSV, Parquet, NetCDF and Zarr.
 
-        dec-full-gp and full-gp read the files in chunks: they were read once for the fleet's box, and are read again
-        for moments, and for those on a finer grid if need be. Every other method loads all rows when it first needs
-        them, up to a limit.
+        dec-full-gp and full-gp read the files in chunks: a first pass finds the fleet's box, later ones add up moments.
+        Every other method loads all rows when it first needs them, up to a limit.
 
         files: a pattern ("data/*.parquet"), a path, or a list of them.
-        inputs, target, agent: columns. Without agent, every file is an agent's; `fleet.data.names` has their names.
-            Those of NetCDF and Zarr are coordinates and variables. Times become days since 1970. sst, lon and lat are
-            also what other names stand for, as in `fleetgp.io.load_sst`; a temperature in kelvin stays so, unless
-            `reading` has celsius=True. `fleet.data.notes` has what was done.
+        inputs, target, agent: columns; in NetCDF and Zarr coordinates and variables. Without agent, each file belongs
+            to one agent; `fleet.data.names` has their names. Times become days since 1970. sst, lon and lat also stand
+            for the names listed at `fleetgp.io.load_sst`. A temperature in kelvin is converted only if `reading` has
+            celsius=True. `fleet.data.notes` says what was done.
         deviation: the column of the known standard deviations of the target.
         missing, fill, reading: as in `fleetgp.io.read_observations`. With date, box and stride only a part of NetCDF
-            and Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells that hold
-            nothing are no rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
-        sample: methods that need rows get so many of each agent's, drawn at random by the seed: `last_fit.held` has how
-            many there are. dec-full-gp and full-gp still take all of them.
+            and Zarr fields is read: all times of that day, longitudes from -180 to 180 with a box. Cells without a
+            value are not rows. `fleet.data.dropped` and `fleet.data.empty` count what was left out.
+        sample: how many rows of each agent, drawn at random by the seed, methods that need rows get; `last_fit.held`
+            has how many there are. dec-full-gp and full-gp always use all rows.
         memory: bytes of observations that may be loaded, 1 GB.
-        rows: at most so many are read at once, for each core. Memory is then some 50 MB a core, and some 0.5 MB for
-            each agent's moments, besides libraries and the training itself, whatever the size of the files.
-        cache: a folder for what is known of each file. A second call reads only files that are new or have
-            changed: also where the first one ended with an error, or was interrupted.
-        graph, model: as of a `Fleet`. Noise that differs needs the rows: dec-full-gp, and "ray", have one noise for
-            all. With "ray" its workers read the files: each is an agent's, under the same path on all machines, for
+        rows: how many are read at once by each core. Memory is then some 50 MB per core and 0.5 MB for each agent's
+            moments, besides libraries and the training itself, whatever the size of the files.
+        cache: a folder that keeps the result of the first pass for each file. A second call reads only new and changed
+            files, also if the first one failed or was interrupted.
+        graph, model: as for a `Fleet`. Noise that differs, and robust, need rows: dec-full-gp and backend="ray" have
+            one noise. With "ray" the workers read the files, one per agent, under the same path on all machines, for
             dec-full-gp and full-gp.
-        progress: as of `Fleet.train`, for the first pass over the files.
+        progress: as for `Fleet.train`, for the first pass over the files.
         """
         given = given_in(model, ModelKeywords, "from_files")
         if given.get("backend") == "ray" and (deviation is not None or "noise" in given or given.get("robust", False)):
             raise InputError(
                 "deviation, noise and robust need rows, and a cluster knows files by sums over them: leave them out, "
-                "or compute in this process"
+                'or use backend="in-process"'
             )
         where = {name: given[name] for name in ("backend", "workers", "address") if name in given}
         data = read_files(
@@ -289,10 +285,7 @@ class Fleet:
             progress=progress,
             **where,
         )
-        if isinstance(given.get("noise"), str) and given["noise"] == AGENTS:
-            given["noise"] = data.names
-        fleet = cls(data, graph, seed=seed, inputs=inputs, **given)
-        return fleet.set_metadata(data.names, target, data.units, data.dropped, data.notes)
+        return cls._labelled(data, data, data.names, inputs, target, graph, seed, given)
 
     @classmethod
     def from_frame(
@@ -314,20 +307,18 @@ class Fleet:
         seed: int = 0,
         **model: Unpack[ModelKeywords],
     ) -> Self:
-        """A fleet from the columns of a data frame (pandas).
+        """Make a fleet from the columns of a data frame (pandas).
 
-        inputs, target: columns, or levels of the index. Inputs may be times, or dates as text: they are counted in
-            `time_unit` ("days", "hours" or "seconds") since 1970, `fleet.units` says so, and queries may have times,
-            too.
-        agent: the column that names the agent of each row: `fleet.labels` has their names. Without it `agents` says
-            over how many to split (1), `by` and `axis` how ("stripes" along an input's name; see `partition`).
+        inputs, target: columns, or levels of the index. Inputs may be times, or dates as text: they become numbers of
+            `time_unit` ("days", "hours" or "seconds") since 1970, as `fleet.units` says, and queries may have times.
+        agent: the column that names the agent of each row; `fleet.labels` has the names. Without it rows are split over
+            `agents` (1), as `by` and `axis` ("stripes" along the input of this name) say: see `partition`.
         deviation: the column of the known standard deviations of the target.
         units: of columns, {"sst": "°C"}, for maps and figures.
-        missing: rows with missing or infinite values are an error, or with "drop" left out: `fleet.dropped` counts
-            them.
-        fill: values that stand for nothing, [-9999]; without it one that looks like it is an error, [] says that all
-            are real.
-        graph, seed, model: as of a `Fleet`. With noise="agents" every sigma_eps has its agent's name.
+        missing: "refuse" rows with missing or infinite values, or "drop" them; `fleet.dropped` counts these.
+        fill: values that mean "missing", [-9999]. By default a value that looks like one is an error; [] says that all
+            values are real.
+        graph, seed, model: as for a `Fleet`. With noise="agents" every sigma_eps has its agent's name.
 
         >>> import pandas as pd
         >>> from fleetgp import Fleet
@@ -341,7 +332,8 @@ class Fleet:
         given = given_in(model, ModelKeywords, "from_frame")
         columns = ColumnRoles(inputs, target, agent, deviation)
         rows = rows_of_frame(frame, columns, units, missing, fill, Reading(time_unit=time_unit))
-        return cls._of_rows(rows, columns, graph, Splitting(agents, by, axis, seed), given)
+        names, shards = split_rows(rows, columns.inputs, agents, by, axis, seed)
+        return cls._labelled(shards, rows, names, columns.inputs, target, graph, seed, given)
 
     @classmethod
     def from_dataset(
@@ -367,16 +359,15 @@ class Fleet:
         seed: int = 0,
         **model: Unpack[ModelKeywords],
     ) -> Self:
-        """A fleet from an xarray DataArray, or from a variable of a Dataset: an observation for each cell with a value.
+        """Make a fleet from an xarray DataArray or a variable of a Dataset: one observation per cell with a value.
 
-        target: the variable; of a DataArray its name, and of a Dataset with one variable that one.
-        inputs: coordinates, or variables over the target's axes. Without them the coordinates of its axes with more
-            than one chosen cell, the last axis first: lon, lat, time. Times are as in `from_frame`.
-        date, box, stride: a day, west, south, east and north in degrees, and every so many-th row and column of a map.
-        at: one value of other axes, {"depth": 5, "time": "2021-01-05"}: the nearest cell, within half a cell.
-            Cells that hold nothing are no observations; `fleet.notes` tells how many, and what was chosen.
-        celsius: convert a target in kelvin to degrees Celsius. Without it the values stay as they are; `fleet.units`
-            has their unit.
+        target: the variable, by default the name of the DataArray, or the only variable of the Dataset.
+        inputs: coordinates, or variables over the target's axes. By default the coordinates of its axes with more than
+            one chosen cell, the last axis first: lon, lat, time. Times are as in `from_frame`.
+        date, box, stride: a day; west, south, east and north in degrees; every nth row and column of a map.
+        at: one value for each other axis, {"depth": 5, "time": "2021-01-05"}: the nearest cell, within half a cell.
+            `fleet.notes` says what was chosen, and how many cells have no value.
+        celsius: convert a target in kelvin to degrees Celsius; `fleet.units` has its unit.
         agent, agents, by, axis, deviation, missing, fill, time_unit, seed, graph, model: as in `from_frame`.
 
         >>> import xarray as xr
@@ -390,28 +381,37 @@ class Fleet:
         given = given_in(model, ModelKeywords, "from_dataset")
         reading = Reading(date=date, box=box, stride=stride, at=at, time_unit=time_unit, celsius=celsius)
         rows, columns = rows_of_dataset(data, inputs, target, agent, deviation, missing, fill, reading)
-        return cls._of_rows(rows, columns, graph, Splitting(agents, by, axis, seed), given)
+        names, shards = split_rows(rows, columns.inputs, agents, by, axis, seed)
+        return cls._labelled(shards, rows, names, columns.inputs, columns.targets[0], graph, seed, given)
 
     @classmethod
-    def _of_rows(
-        cls, rows: ObservationTable, columns: ColumnRoles, graph: object, splitting: Splitting, model: dict[str, Any]
+    def _labelled(
+        cls,
+        shards: Sequence[tuple[Any, ...]] | Dataset,
+        source: FileDataset | ObservationTable,
+        labels: Sequence[str],
+        inputs: Sequence[str],
+        target: str,
+        graph: object,
+        seed: int,
+        model: dict[str, Any],
     ) -> Self:
-        names, shards = splitting.split(rows, columns.inputs)
+        """A fleet whose agents have names. source: has the units of the data, and notes about them."""
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:
-            model["noise"] = names
-        fleet = cls(shards, graph, inputs=columns.inputs, seed=splitting.seed, **model)
-        return fleet.set_metadata(names, columns.targets[0], rows.units, rows.dropped, rows.notes)
+            model["noise"] = labels
+        fleet = cls(shards, graph, inputs=inputs, seed=seed, **model)
+        return fleet.set_metadata(labels, target, source.units, source.dropped, source.notes)
 
-    # ---- what it is -------------------------------------------------------------------------------------------------
+    # ---- its data and its model -------------------------------------------------------------------------------------
 
     @property
     def agents(self) -> int:
-        """M, how many there are."""
+        """M, the number of agents."""
         return len(self.data)
 
     @property
     def dimension(self) -> int:
-        """D, how many inputs there are."""
+        """D, the number of inputs."""
         return self.data.dimension
 
     @property
@@ -421,7 +421,7 @@ class Fleet:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The agents' names: as the data have them, or their numbers."""
+        """The agents' names as the data have them, else their numbers."""
         return self._labels or self.data.names or tuple(str(agent) for agent in range(self.agents))
 
     @property
@@ -437,11 +437,13 @@ class Fleet:
         dropped: int | None = None,
         notes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Give the names that the data have, and what was done to them; None leaves that as it is. The fleet itself.
+        """Set names and units, and notes about the source of the data; return the fleet.
 
-        labels: of the agents.  target, units: of what is observed, and of inputs and target by name. An input with the
-            unit "days since 1970-01-01" (or hours, or seconds) is a time: data frames may have it as times.
-        dropped: how many rows of the source could not be used.  notes: what else was done to its values.
+        labels: the agents' names.  target: the name of what is observed.
+        units: of inputs and target by name. An input with the unit "days since 1970-01-01" (or hours, or seconds) is a
+            time: data frames may have it as times.
+        dropped: how many rows of the source could not be used.  notes: what else was done to its values. None leaves
+            either as it is.
 
         >>> from fleetgp import Fleet
         >>> fleet = Fleet([([[0.0], [1.0]], [15.0, 16.0])], theta=[1.0, 10.0, 0.1])
@@ -465,12 +467,12 @@ class Fleet:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the hyperparameters, in the order of theta; those of the first kernel before one is chosen."""
+        """The names of the hyperparameters, in the order of theta; of the first kernel until one is chosen."""
         return self.first_kernel.names(self.inputs or self.dimension)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with, but for data, graph and where its agents are: `Fleet(others, graph, **settings)`."""
+        """The arguments for `Fleet(others, graph, **settings)`: all but data, graph, theta and backend."""
         return {
             "normalize": self.normalize,
             "mean": self.mean,
@@ -485,7 +487,7 @@ class Fleet:
 
     @property
     def kernel(self) -> Kernel:
-        """The one that there is; an error before one was chosen of several."""
+        """The kernel, or an error while there are several to choose from."""
         if self._kernel is None:
             raise InputError("the fleet has yet to choose its kernel: call train first")
         return self._kernel
@@ -499,35 +501,26 @@ class Fleet:
 
     @property
     def first_kernel(self) -> Kernel:
-        """The one that there is, or the first of those to choose from."""
+        """The kernel, or the first of those to choose from."""
         return self._kernel or self.kernels[0]
 
-    def kernel_called(self, name: str) -> Kernel:
-        """The one of this name among those that it has or chooses from, or the first.
-
-        >>> from fleetgp import Fleet
-        >>> Fleet([([[0.0], [1.0]], [1.0, 2.0])], kernel=["se", "matern32"]).kernel_called("matern32").name
-        'matern32'
-        """
-        return next((kernel for kernel in self.kernels if kernel.name == name), self.first_kernel)
-
     def _as_seen(self, kernel: object) -> Kernels:
-        """Kernels as a caller gives them, in the coordinates of the model and with its noise."""
+        """The kernels in the coordinates of the model and with its noise."""
         inputs = self.inputs or self.dimension
         seen = seen_by(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
         return tuple(with_noise(one, self.noise_model) for one in seen)
 
     @property
     def moments(self) -> FleetMoments | None:
-        """Of all data as they are, if the training has left them at every agent; None if rows came later."""
+        """The moments of all data, if the last training computed them and no rows were observed since; else None."""
         unchanged = self._trained is not None and self.data.same(self._trained)
         return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
     @property
     def earlier_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
-        """The moments to which those of newer rows will be added, and how many rows of each agent they are of.
+        """The moments to which those of newer rows are added, and (M,) the number of rows that they include.
 
-        Those of the last answer of dec-full-gp, where it came from this process, else those of the training.
+        They are from the last prediction by dec-full-gp in this process, else from the training.
         """
         if self.last_fit is None or self.theta is None or not self.data.in_memory:
             return None
@@ -539,7 +532,7 @@ class Fleet:
 
     @property
     def calibration(self) -> Calibration | None:
-        """Of the data and theta as they are; None if there is none, or either has changed."""
+        """The last calibration; None if there is none, or data or theta have changed since."""
         known, theta = self._calibration, self.theta
         return known if known is not None and theta is not None and np.array_equal(known.theta, theta) else None
 
@@ -548,9 +541,9 @@ class Fleet:
         self._calibration = calibration
 
     def snapshot(self, theta: Sequence[float] | Array | None = None) -> ModelSnapshot:
-        """What predictions are from, as it is now: data and model, which nothing changes any more.
+        """Return the data and the model as they are now, immutable: what predictions are made from.
 
-        theta: hyperparameters in the place of the fleet's own.
+        theta: hyperparameters to use instead of the fleet's.
 
         >>> from fleetgp import Fleet
         >>> Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]).snapshot().theta.tolist()
@@ -563,11 +556,11 @@ class Fleet:
             why = "call train first" if fit is None else f"{fit.method} diverged, train in another way"
             raise InputError(f"the fleet has no hyperparameters yet: {why}, or give theta")
         elif fit is None or fit.status == "diverged" or not np.array_equal(self.theta, fit.theta):
-            model = check_theta_of(self.data, self.theta, self.names)  # as it was set
+            model = check_theta_of(self.data, self.theta, self.names)  # set by the user
         else:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
-        moved = self.coordinates.name != "as-given"
+        as_given = self.coordinates.name == "as-given"
         grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
         return ModelSnapshot(
             shards=self.data,
@@ -582,7 +575,7 @@ class Fleet:
             trained=() if trained is None else tuple(trained.counts),
             mean=self.mean,
             normalize=self.normalize,
-            coordinates=fit.coordinates if fit is not None else None if moved else AS_GIVEN,
+            coordinates=fit.coordinates if fit is not None else AS_GIVEN if as_given else None,
             rule=self.coordinates,
             central=fit is not None and not training_method(fit.method).decentralized,
             held=held_by(self.data, fit),
@@ -599,7 +592,7 @@ class Fleet:
     # ---- its workers ------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the workers of a fleet on a cluster; the next training or prediction starts others.
+        """End the workers of a fleet on a cluster; the next training or prediction starts new ones.
 
         >>> from fleetgp import Fleet
         >>> with Fleet([([[0.0], [1.0]], [1.0, 2.0])], theta=[1, 1, 0.1]) as fleet:
@@ -625,21 +618,21 @@ class Fleet:
         progress: bool | Listener = False,
         **options: Unpack[TrainKeywords],
     ) -> Fit:
-        """Agree on the hyperparameters; the result stays on the fleet as `last_fit` and, unless it diverged, `theta`.
+        """Learn the hyperparameters; the fleet keeps the result as `last_fit` and, unless it diverged, `theta`.
 
-        An interrupted training (Ctrl-C) leaves its estimates as `theta` to a fleet that has none or only such ones, and
-        itself as `unfinished`; `last_fit` is of finished trainings only.
+        If a training is interrupted (Ctrl-C) and the fleet has no theta of a finished one, its estimates become `theta`
+        and the training `unfinished`. `last_fit` is always a finished training.
 
-        preset: "paper" for the paper's settings where you give no other: rho=500, kappa and lipschitz 5,000, nested
-            gradient descent, no noise floor, 100 rounds of the decentralized methods and tol=1e-3 of the others. A
-            fleet whose kernel was not chosen takes the paper's, "se", and warns. The paper does not normalize: give
+        preset: "paper" for the paper's settings where you give no others: rho=500, kappa and lipschitz 5,000, nested
+            gradient descent, no noise floor, 100 rounds of the decentralized methods and tol=1e-3 of the others. If the
+            kernel was not chosen, the fleet takes the paper's, "se", and warns. The paper does not normalize: give
             normalize=False to the fleet.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
         {options}
 
         An option that the method does not have is an InputError, which names the methods that have it. A training warns
         if it diverged, reached its round limit (`NotConvergedWarning`), ended at a bound, or ended where the likelihood
-        is flat: `flat` of the result has the hyperparameters.
+        is flat: `flat` of the result names the hyperparameters.
         """
         row = training_method(method)
         refuse_private(row, self.private, rows=min(self.data.counts))
@@ -653,25 +646,17 @@ class Fleet:
             self.names,
             preset,
         )
-        with listening(progress) as listener, passes_told_to(listener):
-            reporter = TrainingProgress(method, chosen, listener)
-            try:
-                reporter.begun()
-                with translate_theta_errors(names=self.names):
-                    fit = self._backend.train(row, self.data, InProcess(self.graph), self.kernels, chosen, reporter)
-            except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self.keep_unfinished(reporter.furthest))
-                raise
+        with reported(progress, method, chosen, self.names, self.keep_unfinished) as reporter:
+            (fit,) = self._backend.train(row, [self.data], self.graph, self.kernels, chosen, reporter)
             fit = self.adopt(of_sample(fit, self.data, self.last_fit))
             reporter.ended(fit)
         warn_of_end(fit, chosen, self.names)
         return fit
 
     def trainer(self, method: str = "dec-fact-gp", **options: Unpack[TrainKeywords]) -> Trainer:
-        """A training that you step yourself, round by round; the fleet's `last_fit` and `theta` stay as they are.
+        """Return a training that you step round by round; the fleet's `last_fit` and `theta` stay as they are.
 
-        options: those of `train` but for rounds, seconds and lipschitz, which no step has.
-        full-gp, fact-gp and g-fact-gp have no single steps.
+        options: those of `train`, without rounds, seconds and lipschitz. full-gp, fact-gp and g-fact-gp have no steps.
         """
         row = training_method(method)
         refuse_private(row, self.private, rows=min(self.data.counts))
@@ -681,14 +666,16 @@ class Fleet:
         if self.coordinates.name != "as-given":
             raise InputError(f'trainer: expected coordinates="as-given", got "{self.coordinates.name}": use train')
         if self.robust:
-            raise InputError("trainer: expected a fleet without robust, whose trainings go in turns: use train")
+            raise InputError(
+                "trainer: expected a fleet without robust, which alternates trainings with weights: use train"
+            )
         observed = {self.target: self.data}
         chosen = training_options(row, given, self._trained_as, observed, self.kernels, self.names)
         return Trainer(prepare(row, self.data, InProcess(self.graph), self.kernel, chosen), chosen)
 
     @property
     def _trained_as(self) -> dict[str, Any]:
-        """What a training needs to know of the model."""
+        """The fields of `TrainingOptions` that describe the model."""
         return {
             "seed": self.seed,
             "normalize": self.normalize,
@@ -697,7 +684,7 @@ class Fleet:
         }
 
     def _take_default_kernel(self, method: TrainingMethod, preset: str | None) -> None:
-        """Take the kernel that the method needs, if none was chosen and no theta depends on it."""
+        """Take the kernel that the method or the preset needs, if none was chosen and no theta depends on it."""
         needed = default_kernel(method.name, preset=preset)
         if self.kernel_given or self.theta is not None or needed == self.kernel.name:
             return
@@ -708,25 +695,21 @@ class Fleet:
         )
         self.kernel = needed
 
-    def adopt(self, fit: Fit) -> Fit:
-        """Take over a training that was of the fleet's data, as they are now; the fit, with names."""
-        kernel = self.kernel_called(fit.kernel)
+    def adopt(self, fit: Fit, rows: Sequence[int] | None = None) -> Fit:
+        """Take over the result of a training on the fleet's data; return it with names.
+
+        rows: (M,) how many rows of each agent it is from, the first ones; None for all that there are now.
+        """
+        kernel = next((kernel for kernel in self.kernels if kernel.name == fit.kernel), self.first_kernel)
         if fit.status != "diverged":
             self.theta, self.unfinished, self._kernel = fit.theta, None, kernel
         fit.ledger.labels = self.labels
         self.last_fit = replace(fit, names=kernel.names(self.inputs or self.dimension))
-        self._trained, self.calibration = self.data, None
+        self._trained, self.calibration = self.data if rows is None else self.data.first(rows), None
         return self.last_fit
 
-    def trained_on(self, rows: Sequence[int]) -> None:
-        """The moments of the fit are of so many rows of each agent, the first ones."""
-        if len(rows) != self.agents or any(not 0 <= n <= len(own) for n, own in zip(rows, self.data, strict=True)):
-            raise ValueError(f"moments: expected a number of rows for each of {self.agents} agents, got {list(rows)}")
-        pairs = zip(self.data, rows, strict=True)
-        self._trained = InMemory(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
-
     def keep_unfinished(self, furthest: Progress | None) -> str:
-        """Keep the estimates of an interrupted training, unless the fleet has better ones; say which it was."""
+        """Keep the estimates of an interrupted training unless the fleet has better ones; return a note about it."""
         if furthest is None or furthest.thetas is None:
             return "the training was interrupted before its first round: the fleet is as it was"
         interrupted = f"the training was interrupted after {furthest.round} rounds of {furthest.task}"
@@ -736,19 +719,19 @@ class Fleet:
             return f"{interrupted}: the fleet is as it was, since estimates are of no use without their kernel"
         self.last_fit, self.unfinished = None, furthest
         self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
-        return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) goes on from them"
+        return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) continues from them"
 
     def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
-        """More observations of one agent; theta stays. Predictions are then as if they had been there from the start.
+        """Add observations of one agent; theta stays. Predictions are as if the fleet had had all rows from the start.
 
-        agent: its number or, as everywhere, its name in `labels`.
-        s: their known deviations, if the fleet's data have such.
+        agent: its number, or its name in `labels`.
+        s: the known standard deviations of the observations, if the fleet's data have them.
 
-        Only what is new is computed, with the next prediction: a dense posterior grows by N^2 operations a row, moments
-        get those of the new rows, as long as these lie in the box of the old ones, and no other agent's posterior is
-        touched, unless a new row is drawn into the samples that all agents hold (grBCM; one in M is). In whatever order
-        rows come, the answers are those of a fleet that had them all; with normalize, mean or coordinates, and a theta
-        that was given, what these follow from changes with every row, and all is computed anew: train once before.
+        The next prediction computes only what is new. A dense posterior costs N^2 operations per new row; moments of
+        new rows are added, as long as these lie in the box of the old ones. Posteriors of other agents stay as they
+        are, unless a new row is drawn into the samples of grBCM, which all agents hold (one row in M is). The order in
+        which rows arrive does not matter. With normalize, mean or coordinates and a theta that was given, every row
+        changes the model, and everything is recomputed: train once before.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -758,13 +741,13 @@ class Fleet:
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        rows, self._watched[number] = observed_more(
+        rows, self._inspections[number] = observed_more(
             self.data,
             number,
             (with_numbers(X, self.units), y, s),
             self.noise_model,
             self.inputs,
-            self._watched.get(number),
+            self._inspections.get(number),
         )
         self.data, self.calibration = self.data.grown(number, rows), None
 
@@ -773,10 +756,10 @@ class Fleet:
     def condition(
         self, theta: Sequence[float] | Array | None = None, *, engine: str = "auto", n_neighbours: int | None = None
     ) -> ConditionedFleet:
-        """The fleet at one theta: an object with every agent's posterior, whose `predict` answers query after query.
+        """Return the fleet at one theta, with every agent's posterior, to predict from again and again.
 
-        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine
-        and n_neighbours.
+        It stays as it is when the fleet is trained again or gets another theta. See `predict` for theta, engine and
+        n_neighbours.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -792,10 +775,7 @@ class Fleet:
         )
 
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
-        """The fleet conditioned as a method needs it, as before unless something has changed; the options left for it.
-
-        options: those that were given.
-        """
+        """The conditioned fleet for a method, a new one only if something has changed, and the method's own options."""
         row, rest = predictor_of(self.private, method), dict(options)
         theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
         ENGINES.check(engine)
@@ -817,23 +797,22 @@ class Fleet:
         agent: AgentName | None = None,
         **options: Unpack[PredictKeywords],
     ) -> Prediction:
-        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; every agent gets the answer.
+        """Predict mean and variance at the queries (T, D) by any of `PREDICTION_METHODS`; every agent gets the answer.
 
-        method: dec-nn-grbcm without one, which shares a sample of N_i/M rows of every agent with all agents;
-            dec-nn-rbcm, which sends no row, if the fleet was made with private="rows".
-        queries: an array with the inputs in their order, or a data frame that has them among its columns. Inputs that
-            are times (`units`) may be times there. Or an xarray Dataset or DataArray with the inputs as coordinates:
-            all cells, and `to_dataset` of the result has their grid.
-        observed: whether `variance` is of an observation or of f; `std` is of f and `std_observed` of an observation
-            in any case, and `interval(0.95)` has its ends.
-        agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent receives it. Without
-            it every agent gets the answer: `means` and `variances` have them all.
+        queries: an array with the inputs in their order, or a data frame that has them among its columns, times as
+            times (see `units`). Or an xarray Dataset or DataArray with the inputs as coordinates: all cells, and
+            `to_dataset` of the result has their grid.
+        method: by default dec-nn-grbcm, which shares a sample of N_i/M rows of every agent with all agents;
+            dec-nn-rbcm, which sends no row, if the fleet has private="rows".
+        observed: whether `variance` is of an observation or of f. In any case `std` is of f, `std_observed` of an
+            observation, and `interval(0.95)` returns both ends.
+        agent: who asks: `mean` and `variance` are its answer, and along the tree no other agent receives it. Without it
+            every agent gets the answer, in `means` and `variances`.
         {options}
 
-        An option that the method does not have is refused.
-        The fleet stays conditioned (see `condition`) until its data, theta or another engine need new posteriors: the
-        next prediction is faster, and sends less, since nothing that was agreed on before is sent again.
-        Where the answer is no better than the prior (`prior_only` of the result), a FleetGPWarning says so.
+        An option that the method does not have is refused. Posteriors and what the agents agreed on are kept (see
+        `condition`) until data, theta or engine change: later predictions are faster, and send less. A FleetGPWarning
+        says where the answer is no better than the prior (`prior_only` of the result).
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
@@ -848,28 +827,28 @@ class Fleet:
         agent: AgentName | None = None,
         **options: Unpack[PosteriorKeywords],
     ) -> Joint:
-        """Mean (T,) and covariance (T, T) of f at the queries (T, D) together, by any method of `predict` but NPAE.
+        """Predict mean (T,) and covariance (T, T) of f at the queries (T, D), by any method of `predict` but NPAE.
 
-        full-gp, dec-full-gp: the exact joint posterior; dec-full-gp in no round. With one agent every method is it.
-        dec-nearest: the exact one of all observations that are among the nearest to any of the queries; at most 5,000.
-        PoE, gPoE, BCM, rBCM, grBCM: the committee's rule, applied to the whole vector of queries at once. At most 500
-        queries: the agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
+        full-gp, dec-full-gp, and any method with one agent: the exact joint posterior; dec-full-gp needs no round.
+        dec-nearest: the exact posterior from all observations among the nearest to any query, at most 5,000.
+        PoE, gPoE, BCM, rBCM, grBCM: the committee's rule, applied to the whole vector of at most 500 queries. The
+        agents add up T(T+3)/2 + 1 numbers along the tree (T = 100: 41 kB up and down each edge).
 
         Where queries are correlated, the variances of a joint committee differ from those of `predict`. A committee
         assumes that the agents' data are independent given f at the queries, which is nearly true of many queries
-        (Tresp, 2000) and not of one: more queries among the data make the answer better. Calibration factors are in the
-        covariance. Where it is close to singular, a committee adds 1e-9 of the prior variance: see `jitter`.
+        (Tresp, 2000) and not of one: more queries among the data improve the answer. The covariance includes the
+        calibration. Where it is close to singular, a committee adds 1e-9 of the prior variance: see `jitter`.
 
         observed: the covariance of observations instead of f, with the noise of the agent that asks on its diagonal.
-        agent: who asks, by its number or its name: along the tree no other agent receives the answer.
+        agent: who asks; along the tree no other agent receives the answer.
         {options}
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
         >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
         >>> fleet = Fleet(shards, theta=theta, kernel="se")
-        >>> found = fleet.joint([[0.5, 0.5], [0.5, 0.6], [1.5, 0.2]], "dec-rbcm")
-        >>> found.covariance.shape, found.rounds, found.sample(5, seed=1).shape
+        >>> joint = fleet.joint([[0.5, 0.5], [0.5, 0.6], [1.5, 0.2]], "dec-rbcm")
+        >>> joint.covariance.shape, joint.rounds, joint.sample(5, seed=1).shape
         ((3, 3), 4, (5, 3))
         """
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "joint"))
@@ -887,9 +866,9 @@ class Fleet:
         agent: AgentName | None = None,
         **options: Unpack[SampleKeywords],
     ) -> Array:
-        """Draws (n, T) from the joint posterior of f at the queries (T, D), the same for the same seed.
+        """Draw (n, T) from the joint posterior of f at the queries (T, D); the same seed gives the same draws.
 
-        seed: of the draws.  observed, agent: as in `joint`.
+        method, observed, agent: as in `joint`.
         {options}
 
         >>> from fleetgp import Fleet, partition, synthetic_field
@@ -911,15 +890,15 @@ class Fleet:
         agent: AgentName | None = None,
         **options: Unpack[PosteriorKeywords],
     ) -> Gradient:
-        """The gradient (T, D) of the mean at the queries (T, D), in units of the data per unit of each input as given.
+        """Return the gradient (T, D) of the predictive mean at the queries (T, D), in the units of the data.
 
         It is the gradient of the mean that `predict` returns by the same method, with the same agents and observations
-        taking part; where these change, `predict` has small steps, which no gradient shows. Far from all data it is the
-        slope of the mean function. By full-gp, dec-full-gp and dec-nearest, and of one agent alone, `std` and
-        `covariance` say how well the gradient of f is known. With matern12 f has none: see `kinks`. The agents add up
-        (D + 1) times the numbers of a prediction. NPAE, and averages (consensus="average"), have no gradient.
+        taking part; where these change, `predict` has small steps, which the gradient does not show. Far from all data
+        it is the slope of the mean function. By full-gp, dec-full-gp and dec-nearest, or with one agent, `std` and
+        `covariance` say how well the gradient of f is known. With matern12 f has no gradient: see `kinks`. The agents
+        add up D + 1 times the numbers of a prediction. NPAE, and consensus="average", have no gradient.
 
-        agent: who asks, by its number or its name: along the tree no other agent receives the answer.
+        agent: who asks; along the tree no other agent receives the answer.
         {options}
 
         >>> from fleetgp import Fleet, partition, synthetic_field
@@ -944,25 +923,24 @@ class Fleet:
         method: str | None = None,
         **options: Unpack[PosteriorKeywords],
     ) -> Suggestion:
-        """The n candidates at which it is most worth to measure next, each given that those before it are measured.
+        """Choose the n candidates to measure next, each given that those before it are measured.
 
-        agent: for whom; no other agent receives the answer. None: n places for every agent, no place twice, from the
-            same candidates or, with a list of M arrays, from each agent's own. All agents have the same joint posterior
-            and make the same assignment: nothing more is sent. The best place goes first; where several agents may go
-            there, it is the turn of another one each time.
+        agent: for whom; no other agent receives the answer. With None every agent gets n places, no place twice, from
+            the same candidates or, with a list of M arrays, from its own. All agents have the same joint posterior and
+            make the same assignment, so nothing more is sent. The best place is assigned first; where several agents
+            may go there, they take turns.
         candidates: (C, D) places. Copies count once.
-        criterion: "variance", where the fleet knows least; "mutual-information", where an observation tells most about
-            the other candidates (Krause, Singh, Guestrin 2008): seldom first at the edge of them.
-        method: of the joint posterior, as in `joint`, which also says how many candidates there may be: 500 in all by a
-            committee.
+        criterion: "variance", where the fleet knows least; "mutual-information", where an observation is most
+            informative about the other candidates (Krause, Singh, Guestrin 2008), which is seldom at their edge.
+        method: of the joint posterior, as in `joint`, which limits the number of candidates: 500 in all by a committee.
         {options}
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
         >>> places = np.stack(np.meshgrid(np.linspace(0, 2, 6), np.linspace(0, 2, 6)), -1).reshape(-1, 2)
-        >>> found = fleet.suggest(0, places, n=3, criterion="mutual-information")
-        >>> found.places.shape, bool((np.diff(found.gains) < 0).any())
+        >>> suggestion = fleet.suggest(0, places, n=3, criterion="mutual-information")
+        >>> suggestion.places.shape, bool((np.diff(suggestion.gains) < 0).any())
         ((3, 2), True)
         >>> fleet.suggest(None, places, n=2).agents.tolist()
         [0, 1, 2, 3, 1, 2, 3, 0]
@@ -990,32 +968,31 @@ class Fleet:
         seed: int | None = None,
         **options: Unpack[CalibrateKeywords],
     ) -> Calibration:
-        """Find the factor on the standard deviations with which intervals of this method cover what they promise.
+        """Find the factor on the standard deviations with which intervals by this method have the coverage they claim.
 
-        Agents hide rows of theirs, five times another fifth (twenty times another twentieth where they have fewer than
-        100 rows on average); the fleet predicts them from the rest, with the present theta, and adds up how far off the
-        predictions are. The result stays on the fleet as `calibration`: `predict` by this method with the same eta and
-        n_neighbours multiplies the standard deviations of observations and of f by its `factor`. Predictions by other
-        methods are as they were, and warn. A training, new observations or another theta end it.
+        Agents hold out rows in five folds (twenty where they have fewer than 100 rows on average); the fleet predicts
+        them from the rest, with the present theta, and adds up how far off the predictions are. The fleet keeps the
+        result as `calibration`: `predict` by this method with the same eta and n_neighbours multiplies the standard
+        deviations of observations and of f by its `factor`. Predictions by other methods stay as they are, and warn. A
+        training, new observations or another theta end the calibration.
 
-        holdout: "rows" are hidden at random: the factor is for places among the data. "blocks" hides whole cells of the
-            fleet's box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both"
-            there are two factors, and a query gets one between them according to its deviation.
-        level: the coverage that intervals shall have.
-        cells: how many cells the box has for blocks; 16 for each agent, and at least 100. Choose them as large as the
-            gaps that you will ask about.
+        holdout: "rows" are drawn at random: the factor is for places among the data. "blocks" are cells of the fleet's
+            box, the same for all agents, so that nobody observes them: the factor is for gaps. With "both" there are
+            two factors, and a query gets one between them according to its standard deviation.
+        level: the coverage that intervals should have.
+        cells: how many cells the box has for blocks, by default 16 per agent and at least 100. Choose them as large as
+            the gaps that you will predict in.
         max_rows: how many rows an agent holds out at most, of each kind. Their inputs are sent to all agents, unless
-            the fleet has private="rows". Then the fleet is asked about 1,000 places all over its box instead, and every
-            agent carries the answers over to its own hidden rows. Factors are then equal or up to some 10% larger.
-        seed: draws what is hidden, and the samples of grBCM; without it the fleet's.
+            the fleet has private="rows": then it predicts at 1,000 places all over its box, and every agent carries the
+            answers over to its own rows. Factors are then equal, or up to some 10% larger.
+        seed: draws what is held out, and the samples of grBCM; by default the fleet's.
         {options}
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(400, seed=1)
         >>> shards, theta = partition(field.inputs, field.observations, agents=4), [1.2, 0.3, 1.3, 0.1]
         >>> fleet = Fleet(shards, theta=theta, kernel="se")
-        >>> found = fleet.calibrate("dec-poe", holdout="rows")
-        >>> knot = found.knots[0]
+        >>> knot = fleet.calibrate("dec-poe", holdout="rows").knots[0]
         >>> knot.rows, knot.before < 0.95, knot.factor > 1.0
         (400, True, True)
         >>> bool(fleet.predict([[0.5, 0.5]], "dec-poe").factor[0] == knot.factor)
@@ -1034,8 +1011,8 @@ class Fleet:
         chosen = self.seed if seed is None else seed
         holding = Holding(holdout, level, cells, max_rows, chosen, apart=self.private is not None)
         how = PredictionOptions(seed=chosen).changed({"engine": engine, **given})
-        source = replace(self.snapshot(), moments=None, trained=())  # of all rows, also of those that are held out
-        calibration = self._backend.calibrate(source, row, how, holding)
+        snapshot = replace(self.snapshot(), moments=None, trained=())  # moments include the rows that are held out
+        calibration = self._backend.calibrate(snapshot, row, how, holding)
         if calibration.ledger is not None:
             calibration.ledger.labels = self.labels
         self.calibration = replace(calibration, theta=np.array(self.theta))
@@ -1054,19 +1031,20 @@ class Fleet:
         agent: AgentName | None = None,
         **options: Unpack[PredictKeywords],
     ) -> Any:
-        """Mean and deviations on a grid over two inputs: an xarray Dataset with coordinates and units.
+        """Predict on a grid over two inputs; return an xarray Dataset with coordinates and units.
 
-        Its variables are called after the target: sst (the mean), sst_std (the standard deviation of f),
-        sst_std_observed (that of an observation); n_agents (how many took part) and cell_status (what the data say of a
-        cell: 0 known, 1 no better than the prior, 2 left out, 3 masked). Cells that are left out or masked are NaN.
+        Its variables are named after the target: sst (the mean), sst_std (the standard deviation of f) and
+        sst_std_observed (that of an observation). n_agents is how many agents took part, and cell_status is 0 where a
+        cell is known, 1 where it is no better known than the prior, 2 where it is left out, and 3 where it is masked.
+        Cells that are left out or masked are NaN.
 
         grid: how many points along the two inputs.
-        box: the lowest first and second input, then the highest; without it where the data are.
+        box: the lowest first and second input, then the highest; by default those of the data.
         at: a value for each other input, {"day": 5}; a date where an input is a time.
-        within: cells farther than so many length-scales from all observations are left out; inf takes all of them.
-        mask: where the map shall be: a function of points (T, D), an array over the second and the first input, or a
-            DataArray over both, whose nearest cell counts. 0, False and NaN leave a cell out, as does what is outside.
-        method, observed, agent, options: as of `predict`.
+        within: cells farther than this many length-scales from all observations are left out; inf keeps all of them.
+        mask: which cells to predict: a function of points (T, D), an array over the second and the first input, or a
+            DataArray over both, whose nearest cell counts. 0, False, NaN and places outside leave a cell out.
+        method, observed, agent, options: as for `predict`.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -1075,11 +1053,11 @@ class Fleet:
         >>> dict(sea["y"].sizes), int((sea["cell_status"] == 3).sum())
         ({'x2': 4, 'x1': 5}, 8)
         """
-        source = self.snapshot(options.get("theta"))
-        layout = grid_of(source, grid, box, at)
+        snapshot = self.snapshot(options.get("theta"))
+        layout = grid_of(snapshot, grid, box, at)
         check_names(layout, self.target)
         cells = layout.cells
-        chosen, status = chosen_cells(source, layout, within, mask)
+        chosen, status = chosen_cells(snapshot, layout, within, mask)
         answer = self.predict(cells[chosen], method, observed=observed, agent=agent, **options)
         columns = {
             "mean": answer.mean,
@@ -1088,7 +1066,7 @@ class Fleet:
             N_AGENTS: np.asarray(answer.participants.sum(axis=0)),
         }
         facts = {"method": answer.method, "status": answer.status, "asked_agent": self.labels[answer.asked]}
-        return map_dataset(source, layout, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
+        return map_dataset(snapshot, layout, columns, on_all_cells(status, chosen, answer.prior_only), chosen, facts)
 
     # ---- how good it is ---------------------------------------------------------------------------------------------
 
@@ -1103,24 +1081,24 @@ class Fleet:
         level: float = LEVEL,
         **options: Unpack[PredictKeywords],
     ) -> Scores:
-        """All scores of the fleet's predictions of observations that it has not seen (`Scores`).
+        """Score the fleet's predictions of observations that it has not seen.
 
-        X, y: (T, D) and (T,), an array or a data frame with the inputs, times as in `predict`. Or X alone, as a list of
-            (X_i, y_i) or (X_i, y_i, s_i), one for each agent: then `rows_of` of the result has the scores of each one's
-            own rows. A fleet with private="rows" refuses this, and inputs of its own rows: they would be queries, which
-            all agents see.
-        s: (T,) known standard deviations of these observations, if they have such: they come on top of sigma_eps.
-        method, options: as in `predict`, whose variance is that of an observation here.
+        X, y: (T, D) and (T,), an array or a data frame with the inputs, times as in `predict`. Or X alone, a list of
+            (X_i, y_i) or (X_i, y_i, s_i), one per agent: then `rows_of` of the result has the scores of each agent's
+            rows. A fleet with private="rows" refuses such lists, and inputs of its own rows: they would be queries,
+            which all agents see.
+        s: (T,) known standard deviations of these observations, in addition to sigma_eps.
+        method, options: as in `predict`; the variance is that of an observation.
         agent: who asks; without it every agent gets the answer, and `answers` of the result has the scores of each.
         level: of the intervals.
 
-        The MSLL is against the mean and the variance of the fleet's own observations.
+        The MSLL compares with the mean and the variance of the fleet's own observations.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(400, seed=1)
         >>> fleet = Fleet(partition(field.inputs[:300], field.observations[:300], agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-        >>> found = fleet.score(field.inputs[300:], field.observations[300:])
-        >>> found.rows, found.rmse < 0.2, found.msll < -1.0, len(found.answers)
+        >>> scores = fleet.score(field.inputs[300:], field.observations[300:])
+        >>> scores.rows, scores.rmse < 0.2, scores.msll < -1.0, len(scores.answers)
         (100, True, True, 4)
         """
         given_in(options, PredictKeywords, "score")
@@ -1147,34 +1125,33 @@ class Fleet:
         kept: ResumableCache | None = None,
         **options: Unpack[FoldKeywords],
     ) -> CrossValidation:
-        """How well the fleet predicts observations that it does not see: every row is hidden once, with others.
+        """Predict each fold of the rows from all others, and score the predictions.
 
-        folds: how many times rows are hidden; 5, or with split="agent" once for each agent.
-        split: what is hidden together. "random": rows of every agent, which tells how good predictions are among the
-            data. "agent": all rows of an agent. "block": whole cells of the fleet's box, the same for all agents, so
-            that nobody observes them: it tells how good predictions are in gaps. An agent with no other rows still
-            relays.
-        method, options: as in `predict`. Each agent's rows are judged by its own answer; those of an agent without
-            other rows by that of the first agent with the same noise.
+        folds: how many; by default 5, or with split="agent" one per agent.
+        split: what is hidden together. "random": rows of every agent, for the accuracy among the data. "agent": all
+            rows of an agent. "block": cells of the fleet's box, the same for all agents, so that nobody observes them,
+            for the accuracy in gaps. An agent without other rows still relays.
+        method, options: as in `predict`. Each agent's rows are compared with its own answer; those of an agent without
+            other rows with the answer of the first agent with the same noise.
         train: True trains again for every fold, as the fleet was trained (by `last_fit.method`, with its bounds and
-            priors, from its theta if it has one); a dictionary has other options of `Fleet.train`. False predicts with
-            the present theta, which knows the hidden rows a little, and takes a fraction of the time.
-        cells: with split="block", how many cells the box has; 16 for each agent, and at least 100.
-        level: of the intervals.  seed: draws what is hidden; without it the fleet's.
+            priors, from its theta if it has one); a dictionary has other options of `Fleet.train`. False uses the
+            present theta, which depends a little on the hidden rows, and takes a fraction of the time.
+        cells: with split="block", how many cells the box has, by default 16 per agent and at least 100.
+        level: of the intervals.  seed: draws what is hidden; by default the fleet's.
         progress: True for a bar on the terminal, or a callable that gets a `Progress`.
-        kept: where finished folds are kept, so that an interrupted call goes on.
+        kept: keeps finished folds, so that an interrupted call continues where it was.
 
         A fleet with private="rows" refuses: the inputs of hidden rows are queries, which all agents see. The fleet
-        stays as it is, and its calibration is not used: it is of all rows. Rows in files are loaded.
+        stays as it is, and its calibration, which is from all rows, is not used. Rows in files are loaded.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(200, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-        >>> found = fleet.cross_validate(split="random", method="dec-rbcm", train=False)
-        >>> len(found.folds), found.scores.rows, found.means[0].shape == fleet.shards[0][1].shape
+        >>> among = fleet.cross_validate(split="random", method="dec-rbcm", train=False)
+        >>> len(among.folds), among.scores.rows, among.means[0].shape == fleet.shards[0][1].shape
         (5, 200, True)
         >>> gaps = fleet.cross_validate(split="block", method="dec-rbcm", train=False)
-        >>> gaps.scores.rmse > found.scores.rmse
+        >>> gaps.scores.rmse > among.scores.rmse
         True
         """
         refuse_queries(self.private, "cross_validate", "Use `calibrate`, which reports coverage")
@@ -1210,24 +1187,24 @@ class Fleet:
         training: Mapping[str, Any] | None,
         options: Mapping[str, Any],
     ) -> Fold:
-        """Hide a fold of the rows, and have a fleet of all others predict it. training: None for the present theta."""
+        """Predict a fold of the rows by a fleet that has all others. training: None for the present theta."""
         groups = own_groups(self.noise, self.agents, self.noise_model)
         noises = [self.noise_model.groups[group] for group in groups] if self.noise_model.groups else []
         hidden = Hidden.of(data, fold_of, number, noises)
         kernel: Any = self.kernel.name if training is None else [one.name for one in self.kernels]
         settings = self.settings | {"kernel": kernel, "noise": hidden.noise}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FleetGPWarning)  # of the data: it was said when the fleet was made
+            warnings.simplefilter("ignore", FleetGPWarning)  # about the data: given when the fleet was made
             rest = type(self)(hidden.shards, relayed(self.graph, hidden.members), **settings)
         status, rounds, sent = "given", 0, 0
         if training is None:
-            assert self.theta is not None, "it was checked"
+            assert self.theta is not None, "checked by the caller"
             rest.theta = np.array(by_name(self.theta, self.names, rest.names))
         else:
-            again = dict(training)
-            if "theta0" not in again and self.theta is not None and len(rest.kernels) == 1:
-                again["theta0"] = by_name(self.theta, self.names, rest.names)
-            fit = rest.train(**again)
+            options_of_fold = dict(training)
+            if "theta0" not in training and self.theta is not None and len(rest.kernels) == 1:
+                options_of_fold["theta0"] = by_name(self.theta, self.names, rest.names)
+            fit = rest.train(**options_of_fold)
             if fit.status == "diverged":
                 raise InputError(
                     f"cross_validate: {fit.method} diverged without the rows of a fold: train in another way"
@@ -1235,7 +1212,7 @@ class Fleet:
             status, rounds, sent = fit.status, fit.ledger.rounds, fit.ledger.bytes
         queries = np.concatenate([own.inputs for own in hidden.rows])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FleetGPWarning)  # of gaps: they are what is asked about, and counted
+            warnings.simplefilter("ignore", FleetGPWarning)  # about gaps: the result counts them
             answer = rest.predict(queries, method, observed=True, **options)
         assert rest.theta is not None, "it was trained, or given"
         return hidden.fold(

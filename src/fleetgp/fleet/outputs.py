@@ -13,24 +13,22 @@ from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.transforms import CoordinatesName, coordinate_rule
 from fleetgp.declarations import given_in
-from fleetgp.engines.base import translate_theta_errors
-from fleetgp.errors import InputError, WorkerLostError, shortened
+from fleetgp.errors import InputError, shortened
 from fleetgp.fleet.backends import BackendName, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.queries import AgentName
 from fleetgp.fleet.shards import NoiseName, check_shards, parted, places_of
-from fleetgp.fleet.training import training_options
+from fleetgp.fleet.training import reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
-from fleetgp.network import InProcess
 from fleetgp.options import KERNEL, ModelOptions, PredictKeywords, TrainKeywords
 from fleetgp.prediction import Prediction
-from fleetgp.progress import Listener, Progress, listening
+from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, training_method
 from fleetgp.training.multi_output import Sharing, refuse_moments
-from fleetgp.training.reporting import TrainingProgress, warn_of_end
+from fleetgp.training.reporting import warn_of_end
 from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
 
@@ -136,17 +134,10 @@ class Outputs:
         model: dict[str, Any] = {name: getattr(first, name) for name in ("seed", "normalize", "mean", "coordinates")}
         given = given_in(options, TrainKeywords, "train")
         chosen = training_options(row, given, model, data, first.kernels, self.names, preset)
-        with listening(progress) as listener:
-            reporter = TrainingProgress(method, chosen, listener)
-            try:
-                reporter.begun()
-                with translate_theta_errors(names=first.names):
-                    results = self._backend.train_together(
-                        row, list(data.values()), InProcess(self.graph), first.kernel, chosen, reporter
-                    )
-            except (KeyboardInterrupt, WorkerLostError) as interrupt:
-                interrupt.add_note(self._keep(reporter.furthest))
-                raise
+        with reported(progress, method, chosen, first.names, self._keep_unfinished) as reporter:
+            results = self._backend.train(
+                row, list(data.values()), self.graph, first.kernels, chosen, reporter, together=True
+            )
             reporter.ended(results[0])
         fits = {target: fleet.adopt(fit) for (target, fleet), fit in zip(self.fleets.items(), results, strict=True)}
         for target, fit in fits.items():
@@ -176,8 +167,8 @@ class Outputs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _keep(self, furthest: Progress | None) -> str:
-        """What becomes of an interrupted training."""
+    def _keep_unfinished(self, furthest: Progress | None) -> str:
+        """Keep the estimates of an interrupted training in every fleet, as `Fleet.keep_unfinished` does."""
         note = ""
         for k, fleet in enumerate(self.fleets.values()):
             own = furthest

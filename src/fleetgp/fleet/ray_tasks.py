@@ -26,8 +26,9 @@ from fleetgp.network.ray.session import Session
 def ray_map(
     function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], workers: int, what: str
 ) -> Generator[tuple[int, Any]]:
-    """(number, function(*arguments[number])) for all, begun in their order, so many at once; each as soon as it is
-    there. An error of the function is raised as it is. what: a piece of work, in words.
+    """Yield (number, function(*arguments[number])) as each result arrives. An error of the function is raised as it is.
+
+    workers: how many calls run at once.  what: one call, in words, for messages.
     """
     _check_room()
     call = ray.remote(num_cpus=1, max_retries=LOSSES)(function)
@@ -39,8 +40,7 @@ def ray_map(
                 busy[call.remote(*arguments[begun])] = begun
                 begun += 1
             (ready, *_), _ = ray.wait(list(busy))
-            found = _got(ready, what)
-            yield busy.pop(ready), found
+            yield busy.pop(ready), _result_of(ready, what)
     finally:
         if ray.is_initialized():
             for left in busy:
@@ -48,7 +48,7 @@ def ray_map(
 
 
 def _check_room() -> None:
-    """One clear error where no process can start: work would wait for it for ever."""
+    """Fail where no process can start, instead of waiting for one forever."""
     ready, _ = ray.wait([ray.remote(num_cpus=1)(_here).remote()], timeout=START)
     if not ready:
         raise WorkerLostError(
@@ -58,10 +58,10 @@ def _check_room() -> None:
 
 
 def _here() -> None:
-    """In a process of the cluster."""
+    """Do nothing: that it returns shows that a process has started."""
 
 
-def _got(call: Any, what: str) -> Any:
+def _result_of(call: Any, what: str) -> Any:
     try:
         return ray.get(call)
     except RayTaskError as error:
@@ -73,23 +73,23 @@ def _got(call: Any, what: str) -> Any:
 
 
 def survey_on_cluster(source: FileReader, workers: int | None, address: str | None) -> tuple[Survey, InStore]:
-    """What `FileReader.survey` finds, but for the rows that it draws, which stay on the cluster.
+    """Survey the files as `FileReader.survey` does; the rows that it draws stay on the cluster, which stays open.
 
-    A file whose process is lost is read again. workers, address: as of a `Fleet`. The cluster is left open.
+    A file whose process is lost is read again. workers, address: as for a `Fleet`.
     """
-    with FirstPass(source.files) as told:
+    with FirstPass(source.files) as first_pass:
         session = Session(address, min(cores(), len(source.files)) if workers is None else workers)
         try:
             drawn: list[Any] = []
-            found = _surveys(source, session.room_for(workers, len(source.files)), drawn)
-            return source.joined(told.followed(source.files, found)), InStore(session, drawn)
+            surveys = _surveys(source, session.room_for(workers, len(source.files)), drawn)
+            return source.joined(first_pass.followed(source.files, surveys)), InStore(session, drawn)
         except BaseException:
             session.close()
             raise
 
 
 class InStore:
-    """What was drawn of each file, in the store of the cluster, for as long as that is the one it was drawn on."""
+    """The rows drawn from each file, in the store of the cluster; none after this process has reconnected."""
 
     def __init__(self, session: Session, drawn: list[Any]) -> None:
         self._drawn, self._job = drawn, _job()
@@ -100,19 +100,19 @@ class InStore:
 
 
 def _job() -> str:
-    """Of this process on the cluster that it is connected to: another one after each connection."""
+    """Identify this process's connection to the cluster: each new connection is another job."""
     context = ray.get_runtime_context()
     return f"{context.gcs_address} {context.get_job_id()}"
 
 
 def survey_file(source: FileReader, number: int) -> tuple[Survey, dict[str, Sample]]:
-    """In a process of the cluster: all that is known of a file, and apart from it the rows that were drawn."""
-    found = source.survey_of(source.files[number], source.owners[number])
-    return replace(found, samples={}), found.samples
+    """Survey a file in a process of the cluster; the rows that were drawn are returned apart."""
+    survey = source.survey_of(source.files[number], source.owners[number])
+    return replace(survey, samples={}), survey.samples
 
 
 def _surveys(source: FileReader, workers: int, drawn: list[Any]) -> Iterator[Survey]:
-    """Of all files, in their order, each as soon as it and all before it are there."""
+    """Yield the surveys in the order of the files, each as soon as it and all before it are there."""
     task, given = ray.remote(num_cpus=1, num_returns=2, max_retries=LOSSES)(survey_file), ray.put(source)
     waiting: deque[Any] = deque()
     busy: list[Any] = []
@@ -121,23 +121,13 @@ def _surveys(source: FileReader, workers: int, drawn: list[Any]) -> Iterator[Sur
             if len(busy) == workers:
                 _, busy = ray.wait(busy)
             while waiting and waiting[0] not in busy:
-                yield _survey_of(waiting.popleft())
-            told, rows = task.remote(given, number)
-            busy.append(told)
-            waiting.append(told)
+                yield _result_of(waiting.popleft(), "file")
+            survey, rows = task.remote(given, number)
+            busy.append(survey)
+            waiting.append(survey)
             drawn.append(rows)
         while waiting:
-            yield _survey_of(waiting.popleft())
+            yield _result_of(waiting.popleft(), "file")
     finally:
         for call in waiting:
             ray.cancel(call, force=True)
-
-
-def _survey_of(call: Any) -> Survey:
-    try:
-        found: Survey = ray.get(call)
-    except RayTaskError as error:
-        raise error.cause from None
-    except RayError as error:
-        raise WorkerLostError(f"more than {LOSSES} workers were lost with one file: is their memory enough?") from error
-    return found

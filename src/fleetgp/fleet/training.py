@@ -1,21 +1,26 @@
-"""What a fleet adds to a training: its options, and what is said of a sample."""
+"""What a fleet adds to a training: its options, its progress, and the note that it was of a sample."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp.data.dataset import Dataset
-from fleetgp.errors import InputError, NothingToLearnError
+from fleetgp.engines.base import translate_theta_errors
+from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.snapshot import held_by
+from fleetgp.io.survey import passes_told_to
 from fleetgp.kernels.expression import Kernels
+from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.constraints import ParameterConstraints
 from fleetgp.training.options import preset_options
+from fleetgp.training.reporting import TrainingProgress
 
 
 def training_options(
@@ -52,6 +57,29 @@ def training_options(
     result = TrainingOptions(**{**model, **options, "starts": starts, "known": constraints})
     method.check_options(result)
     return result
+
+
+@contextmanager
+def reported(
+    progress: bool | Listener,
+    method: str,
+    options: TrainingOptions,
+    names: tuple[str, ...],
+    keep_unfinished: Callable[[Progress | None], str],
+) -> Iterator[TrainingProgress]:
+    """Report a training to a listener; if it is interrupted, keep its estimates and note that on the exception.
+
+    names: of the hyperparameters, for errors.
+    """
+    with listening(progress) as listener, passes_told_to(listener):
+        reporter = TrainingProgress(method, options, listener)
+        try:
+            reporter.begun()
+            with translate_theta_errors(names=names):
+                yield reporter
+        except (KeyboardInterrupt, WorkerLostError) as interrupt:
+            interrupt.add_note(keep_unfinished(reporter.furthest))
+            raise
 
 
 def of_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:

@@ -32,8 +32,8 @@ LISTED = 12
 
 @dataclass(frozen=True)
 class MapCells:
-    """Which cells of a field: the names of its axes, positions along them in ascending order of the coordinates, and
-    these, longitudes from -180 to 180.
+    """Cells of a field: the names of its axes, positions along them in ascending order of the coordinates, and the
+    coordinates, longitudes from -180 to 180.
     """
 
     latitude: str
@@ -45,7 +45,7 @@ class MapCells:
 
 
 def on_map(field: Any, box: Sequence[float] | None, stride: int | None, path: object) -> MapCells:
-    """The cells in a box (west, south, east, north), every so many-th of them along both axes; or one clear error."""
+    """Return the cells in a box (west, south, east, north), every `stride`-th along both axes."""
     step = 1 if stride is None else stride
     check_whole("stride", step, least=1)
     latitude, longitude = _axis(field, LATITUDES, path), _axis(field, LONGITUDES, path)
@@ -120,9 +120,9 @@ def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
 
 
 def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], IntArray]:
-    """The times of a field as text, and the positions of those of a date, which has some; without a date all.
+    """Return the times of a field as text, and the positions of those on a date, or of all without a date.
 
-    No times, and no positions, where a field has none.
+    A field without times has none of both; a date without a field is an error.
     """
     if "time" not in field.coords and "time" not in field.dims:
         if date is not None:
@@ -139,7 +139,7 @@ def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], I
 
 
 def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, str]:
-    """The position along an axis of the cell nearest to a value, within half a cell, and what is said of it.
+    """Return the position along an axis of the cell nearest to a value, within half a cell, and a note on the choice.
 
     A time is chosen by the beginning of its text, "2021-01-05" or "2021-01-05T12".
     """
@@ -224,9 +224,9 @@ def _plain(units: str) -> str:
 
 
 def shift_to_celsius(values: Array, units: str, path: object) -> tuple[float, str]:
-    """What to add to temperatures, and what is then said of it; empty for nothing.
+    """Return what to add to temperatures, and a note on it, empty where nothing is added.
 
-    By the units, or, without any, by what the sea can be: no sea is at 100 degrees, no sea below 200 K.
+    Without units a median above 100 means kelvin: no sea is that warm in degrees Celsius.
     """
     if is_kelvin(units):
         return -KELVIN, "temperatures converted from K to degrees Celsius"
@@ -235,8 +235,8 @@ def shift_to_celsius(values: Array, units: str, path: object) -> tuple[float, st
             f"{path}: expected temperatures in K or degrees Celsius, got the units {units!r}: convert them"
         )
     if not units and float(np.nanmedian(values)) > 100.0:
-        said = "the file gives no units"
-        return -KELVIN, f"temperatures converted from K to degrees Celsius ({said}, but no sea is that warm)"
+        why = "the file gives no units, but no sea is that warm"
+        return -KELVIN, f"temperatures converted from K to degrees Celsius ({why})"
     return 0.0, ""
 
 
@@ -278,11 +278,11 @@ def load_sst(
     variable: str | None = None,
     stride: int = 1,
 ) -> SeaSurface:
-    """One field from a NetCDF file.
+    """Read one field from a NetCDF file.
 
-    box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: which one of a file with
-    several, for example "2021-01-05", or "2021-01-05T12" where a day has several.  stride: every so many-th row and
-    column. Kelvin become degrees Celsius, and `converted` says so.
+    box: west, south, east, north in degrees; longitudes may run to 180 or to 360.  date: chooses one of several fields,
+    for example "2021-01-05", or "2021-01-05T12" where a day has several.  stride: every nth row and column. Kelvin are
+    converted to degrees Celsius, and `converted` has a note on it.
 
     >>> load_sst("nowhere.nc")
     Traceback (most recent call last):
@@ -356,23 +356,23 @@ TIME = "time"
 
 
 def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
-    """The cells of a date, of a box and of a stride that hold a value."""
+    """Yield blocks of the cells that `parts_of` reads from a file."""
     with opened(file) as data:
         yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
 
 
 def read_field(file: Path, names: Sequence[str], targets: Sequence[str], reading: Reading) -> Table:
-    """The same as a whole, as a table. targets: what must be known of a cell, one of them at least.
+    """Read a file as a table. targets: variables, one of which at least must be known in a cell.
 
-    Without targets these are points: all cells that the names run over; of a file with a temperature of the sea, those
-    where it is known; of a table with one axis its other columns, too.
+    Without targets the rows are points: all cells that the names run over; in a file with a sea-surface temperature the
+    cells where it is known; in a table with one axis with all other columns.
     """
     with reading_errors(file), opened(file) as data:
         return table_of(data, names, targets, reading, file)
 
 
 def table_of(data: Any, names: Sequence[str], targets: Sequence[str], reading: Reading, where: object) -> Table:
-    """The cells of a dataset that hold a value."""
+    """Return the cells of a dataset that `parts_of` reads as one table."""
     chosen, wanted = list(names), list(targets)
     if not wanted:
         wanted, more = _beside(data, chosen)
@@ -385,7 +385,7 @@ def table_of(data: Any, names: Sequence[str], targets: Sequence[str], reading: R
 
 
 def describe_empty_cells(cells: int) -> tuple[str, ...]:
-    """What is said of cells without a value.
+    """Return the note on cells without a value.
 
     >>> describe_empty_cells(1), describe_empty_cells(0)
     (('1 cell holds nothing, and is no observation',), ())
@@ -410,9 +410,9 @@ def parts_of(
     rows: int,
     repeated: Sequence[str] = (),
 ) -> Iterator[ColumnBlock]:
-    """The cells of a date, of a box, of a stride and at values of other axes, some at a time.
+    """Yield the cells chosen by `reading` (date, box, stride, values of other axes), `rows` of them at a time.
 
-    targets: some of the names; a cell is a row if one of them is known there, or all are where there is one axis.
+    targets: names one of which must be known in a cell; with a single axis every cell is a row.
     where: for errors.  repeated: axes that no name has to run over.
     """
     data = data.rename(_aliases(data, names))
@@ -435,15 +435,15 @@ def parts_of(
         if targets and field.ndim > 1:
             known = np.logical_or.reduce([_known(values[name]) for name in targets])
         values = {name: column[known] for name, column in values.items()}
-        told: list[str] = []
+        converted: list[str] = []
         for name, one in celsius.items():
-            values[name], said = one.of(values[name])
-            told += said
-        yield ColumnBlock(values, int((~known).sum()), units, (*notes, *told))
+            values[name], note = one.of(values[name])
+            converted += note
+        yield ColumnBlock(values, int((~known).sum()), units, (*notes, *converted))
 
 
 def _check_axes(data: Any, names: Sequence[str], field: Any, targets: Sequence[str], where: object) -> None:
-    """One clear error where a name runs over what the field does not."""
+    """Refuse names that run over axes that the field does not have."""
     for name in names:
         strange = [str(axis) for axis in data[name].dims if axis not in field.dims]
         if strange:
@@ -456,7 +456,7 @@ def _check_axes(data: Any, names: Sequence[str], field: Any, targets: Sequence[s
 def _refuse_uncovered(
     data: Any, names: Sequence[str], field: Any, cells: Sequence[IntArray], where: object, repeated: Sequence[str]
 ) -> None:
-    """One clear error for an axis along which all rows would have the same inputs."""
+    """Refuse an axis along which all rows would have the same inputs."""
     covered = {axis for name in names for axis in data[name].dims} | set(repeated)
     for axis, own in zip(field.dims, cells, strict=True):
         if axis in covered or len(own) < 2:
@@ -474,7 +474,7 @@ def _refuse_uncovered(
 
 
 def _beside(data: Any, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What else is read where names are those of points: what must be known, and further columns."""
+    """Return, for points, the variables that must be known in a cell, and further columns to read."""
     axes = {axis for name in names if name in data.variables for axis in data[name].dims}
     temperatures = [name for name in VARIABLES if name in data.variables and set(data[name].dims) >= axes]
     if temperatures and len(axes) > 1:
@@ -484,9 +484,9 @@ def _beside(data: Any, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class Celsius:
-    """A target that is converted from kelvin to degrees Celsius if that is wanted; else a note has its unit.
+    """Converts a target from kelvin to degrees Celsius if wanted, or else notes its unit.
 
-    Where a sea-surface temperature has no units the first values decide, for the whole file.
+    Where a sea-surface temperature has no units, the first values decide for the whole file.
     """
 
     def __init__(self, where: object, target: str, units: str, wanted: bool) -> None:
@@ -504,12 +504,12 @@ class Celsius:
             return values, (as_given,) if is_kelvin(self._given) else ()
         if self._shift is None:
             self._shift = shift_to_celsius(values, self._given, self._file)
-        shift, said = self._shift
-        return (values + shift, (said,)) if shift else (values, ())
+        shift, note = self._shift
+        return (values + shift, (note,)) if shift else (values, ())
 
 
 def _aliases(data: Any, names: Sequence[str]) -> dict[str, str]:
-    """sst, lon and lat are what `load_sst` calls them, whatever their names in the file."""
+    """Return new names for the variables that the file calls otherwise than sst, lon and lat."""
     kinds = {"sst": VARIABLES, "lon": LONGITUDES[:-1], "lat": LATITUDES[:-1]}
     asked = [name for name in kinds if name in names and name not in data.variables]
     result = {name: next((other for other in kinds[name] if other in data.variables), None) for name in asked}
@@ -517,7 +517,7 @@ def _aliases(data: Any, names: Sequence[str]) -> dict[str, str]:
 
 
 def _selected(data: Any, field: Any, reading: Reading, where: object) -> tuple[Any, list[IntArray], tuple[str, ...]]:
-    """The data, positions along each axis of the field of what is to be read, and what was done or chosen."""
+    """Return the data, the positions to read along each axis of the field, and notes on what was chosen."""
     chosen: dict[Any, IntArray] = {axis: np.arange(size) for axis, size in field.sizes.items()}
     notes: list[str] = []
     if reading.date is not None:
@@ -533,15 +533,15 @@ def _selected(data: Any, field: Any, reading: Reading, where: object) -> tuple[A
             data = data.assign_coords({part.longitude: (part.longitude, turned(east), facts)})
             notes.append("longitudes above 180 are those west of Greenwich, below 0")
     for name, value in (reading.at or {}).items():
-        position, said = at_value(field, name, value, where)
+        position, note = at_value(field, name, value, where)
         if name in field.dims:
             chosen[name] = np.array([position])
-        notes.append(said)
+        notes.append(note)
     return data, [chosen[axis] for axis in field.dims], tuple(notes)
 
 
 def _steps(cells: Sequence[IntArray], stored: Sequence[int] | None, rows: int) -> list[int]:
-    """How long a block is along each axis: as it is stored, and as much more as fits from the last axis on.
+    """Return the length of a block along each axis: as stored, and extended from the last axis on to `rows` cells.
 
     >>> cells = [np.arange(10), np.arange(200), np.arange(300)]
     >>> _steps(cells, None, 1000), _steps(cells, (1, 50, 100), 20_000), _steps([np.arange(5)], None, 1000)
@@ -585,7 +585,7 @@ def _known(values: Any) -> BoolArray:
 
 
 def read_mask(path: str | Path, names: Sequence[str]) -> Any:
-    """The one field of a file over two axes, as a DataArray; or one clear error. names: of the axes."""
+    """Return the only field of a file over two axes, as a DataArray. names: of the axes."""
     if not Path(path).is_file():
         raise InputError(f"{path}: there is no such file")
     try:
@@ -596,13 +596,13 @@ def read_mask(path: str | Path, names: Sequence[str]) -> Any:
         fields = {str(name): named_as(field.squeeze(drop=True), names) for name, field in data.data_vars.items()}
         over = [name for name, field in fields.items() if set(field.dims) == set(names)]
         if len(over) != 1:
-            told = f"{len(over)} ({', '.join(over)}): keep one" if over else f"none; it has {', '.join(fields)}"
-            raise InputError(f"{path}: expected one variable over {' and '.join(names)}, got {told}")
+            got = f"{len(over)} ({', '.join(over)}): keep one" if over else f"none; it has {', '.join(fields)}"
+            raise InputError(f"{path}: expected one variable over {' and '.join(names)}, got {got}")
         return fields[over[0]].load()
 
 
 def named_as(field: Any, names: Sequence[str]) -> Any:
-    """A field whose axes of longitude and latitude are called as they are elsewhere.
+    """Rename the axes of longitude and latitude of a field to those of `names`.
 
     >>> import xarray as xr
     >>> named_as(xr.DataArray([[1, 0]], dims=("latitude", "x1")), ["lon", "lat"]).dims

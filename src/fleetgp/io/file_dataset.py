@@ -1,4 +1,4 @@
-"""The agents' data in files, which are read in chunks: sums over them are gathered while they stream by, and kept."""
+"""The agents' data in files, which are read in chunks: sums over the rows are accumulated, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True)
 class FileReader:
-    """Files and how they are read. owners: whose each file is, where no column says it.  cache: a folder, or None."""
+    """Files and how to read them. owners: the agent of each file, unless a column names it.  cache: a folder."""
 
     files: tuple[Path, ...]
     owners: tuple[str, ...]
@@ -41,16 +41,14 @@ class FileReader:
     cache: Path | None
 
     def over_files(self, work: Callable[[Path, str], Piece]) -> Iterator[Piece]:
-        """work(file, owner) for all files, in their order, as many at once as there are cores; of NetCDF one, whose
-        library is not made for threads.
-        """
+        """Yield work(file, owner) for all files in their order, in one thread per core (in one alone for NetCDF)."""
         pairs = list(zip(self.files, self.owners, strict=True))
         wave = 1 if any(file.suffix.lower() == ".nc" for file in self.files) else cores()
         for first in range(0, len(pairs), wave):
             yield from side_by_side(lambda pair: work(*pair), pairs[first : first + wave])
 
     def kept(self, file: Path, **settings: Any) -> ResumableCache | None:
-        """Where what is known of a file is kept: gone if the file changes, or how it is read."""
+        """Return the cache for results of one file: another file, size or way of reading has another cache."""
         if self.cache is None:
             return None
         facts = {"version": __version__, "pieces": 3, "file": str(file.resolve())}  # pieces: of what is kept
@@ -69,26 +67,25 @@ class FileReader:
 
     def survey(self) -> Survey:
         """The first pass, over all files."""
-        with FirstPass(self.files) as told:
-            return self.joined(self.over_files(lambda file, owner: self.survey_of(file, owner, told)))
+        with FirstPass(self.files) as progress:
+            return self.joined(self.over_files(lambda file, owner: self.survey_of(file, owner, progress)))
 
-    def survey_of(self, file: Path, owner: str, told: FirstPass | None = None) -> Survey:
-        """The first pass over one file."""
+    def survey_of(self, file: Path, owner: str, progress: FirstPass | None = None) -> Survey:
+        """The first pass over one file, or its result from the cache."""
         kept = self.kept(file, owner=owner, summaries="with products")
-        if kept is not None and (piece := kept.get("survey")) is not None:
+        piece = None if kept is None else kept.get("survey")
+        if piece is None:
+            result = survey(file, owner, self.scan, None if progress is None else progress.read)
+            if kept is not None:
+                kept.put("survey", result.piece)
+        else:
             result = Survey.from_piece(piece)
-            if told is not None:
-                told.known(file, result.rows, before=True)
-            return result
-        result = survey(file, owner, self.scan, None if told is None else told.read)
-        if told is not None:
-            told.known(file, result.rows, before=False)
-        if kept is not None:
-            kept.put("survey", result.piece)
+        if progress is not None:
+            progress.known(file, result.rows, before=piece is not None)
         return result
 
     def joined(self, surveys: Iterable[Survey]) -> Survey:
-        """Those of all files, in their order, as one; checked."""
+        """Combine and check the surveys of all files, which come in the order of the files."""
         total: Survey | None = None
         for file, result in zip(self.files, surveys, strict=True):
             if total is not None and result.units and total.units and result.units != total.units:
@@ -110,34 +107,34 @@ class FileReader:
     def moments(
         self, box: Box, sizes: tuple[int, ...], view: View, count: int | None = None
     ) -> dict[str, FleetMoments]:
-        """Another pass: every agent's moments of the rows as the model sees them. count: how many rows there are."""
+        """Another pass: return the moments of each agent's rows as the model sees them. count: of all rows."""
 
         def one(file: Path, owner: str) -> dict[str, FleetMoments]:
             frame = [box.centre.tolist(), box.half.tolist(), sizes, *view.facts]
             kept = self.kept(file, owner=owner, frame=frame)
             if kept is not None and (piece := kept.get("moments")) is not None:
                 parts = {name: FleetMoments.unpacked(box, sizes, np.array(row)) for name, row in piece.items()}
-                told.expect(-sum(part.count for part in parts.values()))
+                progress.expect(-sum(part.count for part in parts.values()))
                 return parts
-            rows = told.counted(rows_of(file, owner, self.scan))
+            rows = progress.counted(rows_of(file, owner, self.scan))
             parts = gathered_moments(rows, self.scan.rows, box, sizes, view)
             if kept is not None and sum(20 * len(part.packed) for part in parts.values()) < size_of(file)[0]:
                 kept.put("moments", {name: part.packed.tolist() for name, part in parts.items()})
             return parts
 
         total: dict[str, FleetMoments] = {}
-        with Pass(f"moments {'x'.join(map(str, sizes))}", count) as told:
+        with Pass(f"moments {'x'.join(map(str, sizes))}", count) as progress:
             for parts in self.over_files(one):
                 for name, part in parts.items():
                     total[name] = total[name].plus(part) if name in total else part
         return total
 
     def load(self, count: int | None = None) -> dict[str, Array]:
-        """All rows, as `Columns.numbers` has them, by agent. count: how many there are."""
+        """Return all rows by agent, with the columns of `Columns.numbers`. count: of all rows."""
         parts: dict[str, list[Array]] = defaultdict(list)
-        with Pass("loading", count) as told:
+        with Pass("loading", count) as progress:
             for file, owner in zip(self.files, self.owners, strict=True):
-                for name, rows in told.counted(rows_of(file, owner, self.scan)):
+                for name, rows in progress.counted(rows_of(file, owner, self.scan)):
                     parts[name].append(rows)
         return {name: np.concatenate(rows) for name, rows in parts.items()}
 
@@ -145,9 +142,9 @@ class FileReader:
 def gathered_moments(
     parts: Iterator[tuple[str, Array]], rows: int, box: Box, sizes: tuple[int, ...], view: View
 ) -> dict[str, FleetMoments]:
-    """Every agent's moments, of what the model sees, from parts of their rows (n, D + 1) as they come.
+    """Accumulate each agent's moments, of what the model sees, from parts of their rows (n, D + 1).
 
-    Rows wait until one agent has `rows` of them, or all agents a few times as many.
+    Rows are collected until one agent has `rows` of them, or all agents together `WAITING` times as many.
     """
     waiting: dict[str, list[Array]] = defaultdict(list)
     counts: dict[str, int] = defaultdict(int)
@@ -177,13 +174,13 @@ def _listed(units: Sequence[str]) -> str:
 
 
 class RowsElsewhere(Protocol):
-    """Where the rows are that a first pass on a cluster has drawn: they never come to this process."""
+    """The rows that a first pass on a cluster has drawn: they stay with its workers."""
 
     def of(self, agents: Sequence[int]) -> tuple[Any, ...]:
-        """What leads to those of some agents, for the process that hosts them; nothing if they are gone."""
+        """Return references to the rows of some agents, for the process that hosts them; none if they are gone."""
 
     def close(self) -> None:
-        """They are needed no more. Safe to call twice."""
+        """Release the rows. Safe to call twice."""
 
 
 #: What the noise is, and of each agent the number of its group.
@@ -193,9 +190,9 @@ Noise = tuple[NoiseModel, Sequence[int]]
 class FileSums(Dataset):
     """Data in files as sums over them, without any row.
 
-    known: the agents' summaries by their names, of the rows as they are given.  view: how the model sees them.
-    drawn: some of their rows; none if they are to be drawn again.  elsewhere: what leads to them.
-    noise: of the observations, and of each agent the number of its group.
+    known: the agents' summaries by name, of the rows as given.  view: how the model sees them.
+    drawn: some rows of each agent; without any they are drawn again.  elsewhere: references to such rows.
+    noise: the noise model, and the number of each agent's group.
     """
 
     def __init__(
@@ -255,10 +252,10 @@ class FileSums(Dataset):
 
 
 class FileDataset(FileSums):
-    """Data in files, whose rows are loaded, up to a limit, when somebody asks for one.
+    """Data in files, whose rows are loaded when one is needed, up to a limit.
 
-    survey: what the first pass has gathered.  limit: as many bytes of observations may be loaded.
-    rows: where the rows are that a first pass on a cluster has drawn.  whole: the same data as they are given.
+    survey: the result of the first pass.  limit: bytes of observations that may be loaded.
+    rows: what a first pass on a cluster has drawn.  whole: the same data as given.
     """
 
     def __init__(
@@ -302,14 +299,14 @@ class FileDataset(FileSums):
 
     @property
     def units(self) -> dict[str, str]:
-        """By column, where the files tell them."""
+        """By column, where the files have them."""
         columns = self.reader.scan.columns.numbers
         units = self.survey.units or ("",) * len(columns)
         return {name: unit for name, unit in zip(columns, units, strict=True) if unit}
 
     @property
     def suspicions(self) -> list[str]:
-        """What is strange about the data, as sentences."""
+        """What looks wrong in the data, as sentences."""
         copies = self.survey.copies.estimate(self.points)
         repeated = [describe_copies(f"about {copies}", self.points)] if copies else []
         return [*self.survey.tally.describe_inputs(self.reader.scan.columns.inputs), *repeated]

@@ -6,12 +6,14 @@ value is missing, or one clear error.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import tokenize
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -66,13 +68,13 @@ Which = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Reading:
-    """What a file does not say of itself. date, box, stride: of a field in NetCDF or Zarr, as in `load_sst`.
+    """How to read a file. date, box, stride: of a field in NetCDF or Zarr, as in `load_sst`.
 
-    celsius: convert targets of such a file that are in kelvin to degrees Celsius; else they stay as they are.
+    celsius: convert targets of such a file that are in kelvin to degrees Celsius.
     at: the values of other axes of such a field, {"depth": 5}: the nearest cell, if it is within half a cell.
     sep, decimal, encoding: of a CSV file; a comma, a point and UTF-8 by default. An option for another kind of file
     than the one that is read is an error.
-    settable: whoever reads can say these; if not, no error advises to.
+    settable: whether the caller can set these; if not, no error recommends them.
     time_unit: what inputs that are times are counted in, since 1970.
 
     >>> Reading(sep=";", decimal=",").encoding is None
@@ -91,7 +93,7 @@ class Reading:
     )
     time_unit: TimeUnit = declared(
         "days",
-        one_of(*get_args(TimeUnit)),
+        one_of(get_args(TimeUnit)),
         "What inputs that are times are counted in, since 1970: days, hours or seconds.",
         toml=False,
     )
@@ -108,15 +110,15 @@ class Reading:
         as_flag(self.celsius, "celsius")
 
     def check(self, file: Path) -> None:
-        """One clear error for an option that is for other kinds of files."""
+        """Refuse options that are for other kinds of files."""
         for option, kinds in _OPTIONS.items():
             if getattr(self, option) not in (None, False) and file.suffix.lower() not in kinds:
-                told = " or ".join(kinds)
-                raise InputError(f"{file}: {option} (--{option}) is for files that end in {told}: leave it out")
+                endings = " or ".join(kinds)
+                raise InputError(f"{file}: {option} (--{option}) is for files that end in {endings}: leave it out")
 
 
 def checked_reading(reading: object) -> Reading:
-    """What a file does not say of itself, or one clear error."""
+    """Return the reading, or the default one; refuse anything else."""
     if reading is not None and not isinstance(reading, Reading):
         raise InputError(f'reading: expected a Reading, as fg.io.Reading(sep=";"), got {shortened(reading)}')
     return reading or Reading()
@@ -132,7 +134,7 @@ class Table:
 
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
-    """All columns of a table, or one error. text: which columns of a CSV to take as they are written."""
+    """Read all columns of a table. text: which columns of a CSV to take as they are written."""
     file, how = as_path(path, "path"), checked_reading(reading)
     check_file(file, how)
     reader = {".csv": _csv, ".parquet": _parquet, ".npz": _npz}[file.suffix.lower()]
@@ -142,7 +144,7 @@ def read_table(path: str | Path, *, text: Which | None = None, reading: Reading 
 
 @contextmanager
 def reading_errors(file: Path) -> Iterator[None]:
-    """Whatever a library says of a file that it cannot read, as one clear error."""
+    """Raise whatever a library says of an unreadable file as an InputError."""
     try:
         yield
     except InputError:
@@ -154,7 +156,7 @@ def reading_errors(file: Path) -> Iterator[None]:
 
 
 def check_file(file: Path, how: Reading) -> None:
-    """One clear error for what is no file of a known kind, or has other options."""
+    """Refuse what is no regular file of a known kind, and options of other kinds."""
     kind = file.suffix.lower()
     if kind not in FORMATS:
         raise InputError(f"{file}: expected a file that ends in {', '.join(FORMATS)}")
@@ -168,16 +170,16 @@ def check_file(file: Path, how: Reading) -> None:
 
 
 def check_names(path: object, names: Sequence[str], have: Sequence[str], reading: Reading | None = None) -> None:
-    """One clear error, which says what there is, where a column is missing."""
+    """Refuse missing columns, and list those that there are."""
     for name in names:
         if name not in have:
-            told = ", ".join(name if name == name.strip() else repr(name) for name in have)
+            columns = ", ".join(name if name == name.strip() else repr(name) for name in have)
             hint = separated_otherwise(have, settable=reading is None or reading.settable)
-            raise InputError(f"{path}: there is no column {name!r}; it has {told}{hint}")
+            raise InputError(f"{path}: there is no column {name!r}; it has {columns}{hint}")
 
 
 def pandas_for(what: object) -> Any:
-    """The library, or one error that names what needs it (a file, a call) and the extra."""
+    """Return pandas, or raise an error that names what needs it (a file, a call) and the extra."""
     try:
         import pandas as pd
     except ImportError as error:
@@ -186,7 +188,7 @@ def pandas_for(what: object) -> Any:
 
 
 def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
-    """The hint that a file with one strange column is separated otherwise."""
+    """Return the hint that a file with a single column has another separator."""
     for separator, option in ((";", ";"), ("\t", "tab"), ("|", "|")):
         if len(names) == 1 and separator in names[0]:
             return ": separate the columns by commas" + (
@@ -196,7 +198,7 @@ def separated_otherwise(names: Sequence[str], *, settable: bool = True) -> str:
 
 
 def _check_columns(file: Path, count: int, least: str = "") -> None:
-    """One clear error for a table with more columns than can be read in reasonable time."""
+    """Refuse a table with more columns than can be read in reasonable time."""
     if count > MOST_COLUMNS:
         raise InputError(
             f"{file}: expected at most {MOST_COLUMNS:,} columns, got {least}{count:,}: keep the columns that are "
@@ -205,7 +207,7 @@ def _check_columns(file: Path, count: int, least: str = "") -> None:
 
 
 def _check_expansion(file: Path, size: int) -> None:
-    """One clear error for a file that says it unpacks to far more than it can hold."""
+    """Refuse a file that unpacks to far more than its own size."""
     if size > UNPACKED and size > RATIO * file.stat().st_size:
         times = size // max(1, file.stat().st_size)
         raise InputError(
@@ -226,8 +228,8 @@ def _csv(file: Path, text: Which | None, how: Reading) -> Table:
     columns = {str(name): table[name].to_numpy() for name in table.columns}
     written = [name for name in table.columns if text is not None and text(str(name))]
     if written:  # an agent may be called NA, or 007
-        told = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
-        columns |= {str(name): told[name].to_numpy(dtype=object) for name in written}
+        texts = pd.read_csv(file, usecols=written, dtype=str, keep_default_na=False, **options)
+        columns |= {str(name): texts[name].to_numpy(dtype=object) for name in written}
     return Table(columns)
 
 
@@ -252,46 +254,25 @@ def csv_names(file: Path, options: dict[str, str]) -> list[str]:
 
 
 def _check_start(file: Path, options: dict[str, str]) -> None:
-    """One clear error for too many columns in the header or the first row, after which pandas takes no longer rows."""
+    """Refuse a header or a first row with too many columns: pandas refuses longer rows after these by itself."""
     with file.open(encoding=options["encoding"]) as stream:
-        start = stream.read(LONGEST_START)
-        rest = bool(stream.read(1))
-    ends, blank = re.compile(f"[{re.escape(options['sep'])}\n]"), re.compile(r"(?:[ \t]*\n)*")
-    at, rows = 0, 0
-    while rows < 2 and at < len(start):
-        skipped = blank.match(start, at)  # as pandas does
-        at, fields = at if skipped is None else skipped.end(), 0
-        while at < len(start):
-            fields += 1
-            _check_columns(file, fields, "at least ")
-            end = ends.search(start, _unquoted(start, at))
-            at = len(start) if end is None else end.end()
-            if end is None or end[0] == "\n":
+        start, more = io.StringIO(stream.read(LONGEST_START)), bool(stream.read(1))
+    rows = 0
+    with suppress(csv.Error):  # a field without an end
+        for row in csv.reader(start, delimiter=options["sep"]):
+            _check_columns(file, min(len(row), MOST_COLUMNS + 1), "at least ")
+            rows += bool("".join(row).strip())  # pandas skips blank lines
+            if rows == 2:
                 break
-        rows += 1
-    if rest and (at >= len(start) or rows < 2):
+    if more and (rows < 2 or not start.read(1)):
         raise InputError(
             f"{file}: expected at most {LONGEST_START:,} characters in its header and its first row: check that "
             "every observation is a line, and every quote is closed"
         )
 
 
-def _unquoted(text: str, at: int) -> int:
-    """Where the quoted part of a field ends that begins here; where it begins, if it is not quoted.
-
-    >>> _unquoted('1,2', 0), _unquoted('"1,""2",3', 0)
-    (0, 7)
-    """
-    if not text.startswith('"', at):
-        return at
-    quote = text.find('"', at + 1)
-    while text.startswith('""', quote):
-        quote = text.find('"', quote + 2)
-    return len(text) if quote < 0 else quote + 1
-
-
 def check_fields(table: Any, names: Sequence[str], file: Path, how: Reading) -> None:
-    """One clear error where pandas took what the header has no name for as labels of the rows."""
+    """Refuse a table in which pandas took fields without a name in the header as labels of the rows."""
     if not isinstance(table.index, pandas_for(file).RangeIndex):
         hint = separated_otherwise(names, settable=how.settable) or ": give each a name"
         raise InputError(f"{file}: its rows have more fields than the {len(names)} of its header{hint}")
@@ -299,16 +280,16 @@ def check_fields(table: Any, names: Sequence[str], file: Path, how: Reading) -> 
 
 @contextmanager
 def csv_errors(file: Path, how: Reading) -> Iterator[None]:
-    """What is wrong with the text of a file, and how to say what it is."""
+    """Explain a wrong or unknown encoding."""
     try:
         yield
     except UnicodeDecodeError as error:
         with file.open("rb") as stream:
             wide = stream.read(2) in (b"\xff\xfe", b"\xfe\xff")
-        told = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
+        what = f"it is written in UTF-16, not in {error.encoding}" if wide else f"it is not written in {error.encoding}"
         name = "utf-16" if wide else "latin-1"
-        advice = f', or say what it is, for example encoding="{name}" (on the command line --encoding {name})'
-        raise InputError(f"{file}: {told}: save it as UTF-8{advice if how.settable else ''}") from error
+        advice = f', or give its encoding, for example encoding="{name}" (on the command line --encoding {name})'
+        raise InputError(f"{file}: {what}: save it as UTF-8{advice if how.settable else ''}") from error
     except LookupError as error:
         raise InputError(f"{file}: unknown encoding {how.encoding!r}: utf-8, latin-1 and cp1252 are common") from error
 
@@ -341,7 +322,7 @@ def _npz(file: Path, text: Which | None, how: Reading) -> Table:
 
 
 def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
-    """One clear error where an array's own description does not fit the bytes that are there."""
+    """Refuse an array whose header does not fit its bytes."""
     name = member.filename.removesuffix(".npy")
     if name == member.filename:
         raise InputError(f"{file}: it holds {name!r}, which is no array: NumPy's savez writes arrays only")
@@ -370,9 +351,9 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) 
 
 @dataclass(frozen=True)
 class Columns:
-    """By their names. fill: values that stand for nothing.  judged: whether a value may look like one.
+    """The names of the columns to read. deviation: of the target's known standard deviations.
 
-    reading: what a file does not say of itself.  deviation: of the target's known standard deviations.
+    fill: values that stand for nothing.  judged: whether values that look like such are refused.
     """
 
     inputs: tuple[str, ...]
@@ -400,7 +381,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class ColumnBlock:
-    """What a reader gives. values: by column.  empty: cells that hold nothing.  units: by column.
+    """Rows as a reader returns them. values, units: by column.  empty: cells without a value.
 
     notes: what was done to the values.
     """
@@ -418,7 +399,7 @@ _OTHER_DATE = re.compile(r"\s*\d{1,4}[./-]\d{1,2}[./-]\d{1,4}(?!\d)")
 def input_numbers(
     values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0
 ) -> tuple[Array, str]:
-    """The same for an input, which may be times, or dates as text; and then its units, which say since when.
+    """Return an input as floats and its units; units only of times, or dates as text, which `numeric` does not take.
 
     >>> input_numbers(np.array(["2021-01-05", "2021-01-06T12:00"], dtype=object), "day", "t.csv")
     (array([18632. , 18633.5]), 'days since 1970-01-01')
@@ -436,10 +417,7 @@ def input_numbers(
 
 
 def numeric(values: Any, name: str, path: object, reading: Reading | None = None, before: int = 0) -> Array:
-    """A column as floats, NaN where a value is missing, or one clear error. reading: how the file was read.
-
-    before: how many rows of the file come before these.
-    """
+    """Return a column as floats, NaN where a value is missing. before: how many rows of the file come before these."""
     array, reading = np.asarray(values), reading or Reading()
     hint = ""
     if array.dtype.kind == "O":

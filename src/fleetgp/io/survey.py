@@ -1,6 +1,6 @@
 """The first pass over files, some thousand rows at a time: whose rows they have, how many, where, and what is strange.
 
-Needs the extra "data". A listener hears of passes: rows that were read, rows per second, and the time left.
+Needs the extra "data". A listener gets the progress of each pass: rows read, rows per second, and the time left.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ NO_NUMBER = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows. numbers: (n, ..) of `Columns.numbers`; NaN where there is none.  labels: (n,), who made them.
+    """Some rows. numbers: (n, ..) of `Columns.numbers`, NaN where missing.  labels: (n,), the agent of each row.
 
-    before: how many rows of the file come before these.  empty: cells of a field that hold nothing, and are no rows.
-    units: of the columns, where the file tells them.  notes: what was done to the values.
+    before: how many rows of the file come before these.  empty: cells of a field without a value, which are no rows.
+    units: of the columns, where the file has them.  notes: what was done to the values.
     """
 
     numbers: Array
@@ -69,14 +69,14 @@ class Chunk:
 
 
 def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
-    """All rows of a file in their order, at most so many at once; one error that names the file, and where it broke."""
+    """Yield all rows of a file in their order, at most `rows` at once; errors name the file and the row."""
     _check(file, columns.reading)
     reader = {".csv": _csv, ".parquet": _parquet}.get(file.suffix.lower(), field_chunks)
     read = 0
-    result = reader(file, columns, rows)
+    blocks = reader(file, columns, rows)
     while True:
         try:
-            part = next(result)
+            part = next(blocks)
         except StopIteration:
             return
         except InputError as error:
@@ -92,15 +92,15 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
         if columns.deviation is not None:
             check_deviation_column(file, columns.deviation, numbers[:, len(inputs)])
         labels = part.values[columns.agent] if columns.agent else None
-        told = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
-        units = {**part.units, **told}
+        times = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
+        units = {**part.units, **times}
         listed = tuple(units.get(name, "") for name in columns.numbers) if units else ()
         yield Chunk(numbers, labels, read, part.empty, listed, part.notes)
         read += len(numbers)
 
 
 def size_of(file: Path) -> tuple[int, int]:
-    """Bytes, and when it was last written to (in nanoseconds): of a folder, of all that is in it."""
+    """Return the bytes of a file or folder, and when it was last changed (in nanoseconds)."""
     files = [entry for entry in file.rglob("*") if entry.is_file()] if file.is_dir() else [file]
     facts = [entry.stat() for entry in files]
     return sum(fact.st_size for fact in facts), max((fact.st_mtime_ns for fact in facts), default=0)
@@ -111,7 +111,7 @@ def _after(read: int) -> str:
 
 
 def _check(file: Path, reading: Reading) -> None:
-    """One clear error for what is no file that can be read in chunks."""
+    """Refuse what cannot be read in chunks."""
     kind = file.suffix.lower()
     if kind not in CHUNKED:
         hint = ": NPZ is read as a whole only, write Parquet" if kind == ".npz" else ""
@@ -161,7 +161,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Scan:
-    """How files are read. rows: at most so many at once.  drop: leave out rows that cannot be used, or refuse them.
+    """How to read files. rows: the most at once.  drop: leave out rows that cannot be used, instead of refusing them.
 
     sample: how many rows of each agent are loaded where rows are needed, 0 for all; drawn by the seed.
     """
@@ -174,18 +174,18 @@ class Scan:
 
     @property
     def drawn(self) -> int:
-        """Rows of each agent that are kept: those of the sample, and for a first look, of which one has the other."""
+        """Rows of each agent that are kept: the sample, or more for a first look."""
         return max(self.sample, FIRST)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What is known of a file, or of several: all of it adds up.
+    """What a first pass finds in a file, or in several: everything adds up.
 
-    named: all agents that are named, in their order.  summaries, samples: of those that have rows; the samples may be
-        kept elsewhere.
-    rows: how many there are, dropped ones included.  empty: cells of fields that hold nothing.
-    units: of the columns, where files tell them.  notes: what was done to the values.
+    named: all agents that are named, in their order.  summaries, samples: of the agents that have rows; samples may be
+        kept by workers.
+    rows: how many there are, including dropped ones.  empty: cells of fields without a value.
+    units: of the columns, where files have them.  notes: what was done to the values.
     """
 
     named: tuple[str, ...]
@@ -255,8 +255,8 @@ class Survey:
         )
 
 
-def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None = None) -> Survey:
-    """Of one file, checked. own: whose rows these are, where no column says it.  heard: is told how many were read."""
+def survey(file: Path, own: str, scan: Scan, progress: Callable[[int], None] | None = None) -> Survey:
+    """Survey and check one file. own: the agent of the rows, unless a column names it.  progress: gets rows read."""
     result: Survey | None = None
     first = None
     for chunk in chunks(file, scan.columns, scan.rows):
@@ -265,8 +265,8 @@ def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None
             first = chunk.before + int((codes < 0).argmax())
         part = _of_chunk(file, names, codes, chunk, scan)
         result = part if result is None else result.plus(part, scan.drawn)
-        if heard is not None:
-            heard(len(chunk.numbers))
+        if progress is not None:
+            progress(len(chunk.numbers))
     if result is None or not (result.summaries or scan.columns.agent):
         raise InputError(f"{file}: no row with values in all of {list(scan.columns.numbers)}")
     result.tally.refuse(scan.columns.numbers, str(file), fills=scan.columns.judged)
@@ -276,7 +276,7 @@ def survey(file: Path, own: str, scan: Scan, heard: Callable[[int], None] | None
 
 
 def rows_of(file: Path, own: str, scan: Scan) -> Iterator[tuple[str, Array]]:
-    """The rows of a file that can be used, (n, D + 1), and whose they are, chunk by chunk."""
+    """Yield the name of an agent and its usable rows (n, D + 1), chunk by chunk."""
     for chunk in chunks(file, scan.columns, scan.rows):
         for name, rows in _parts(*_owners(file, own, chunk)).items():
             yield name, chunk.numbers[rows]
@@ -312,7 +312,7 @@ def _drawn(numbers: Array, keys: Keys, rows: IntArray, most: int) -> Sample:
 
 
 def _owners(file: Path, own: str, chunk: Chunk) -> tuple[list[str], IntArray]:
-    """The agents that are named, and which of them each row is of; -1 where a row cannot be used."""
+    """Return the agents that are named, and the number of each row's agent, -1 where a row cannot be used."""
     sound = np.isfinite(chunk.numbers).all(axis=1)
     if chunk.labels is None:
         return [own], np.where(sound, 0, -1)
@@ -325,7 +325,7 @@ def _owners(file: Path, own: str, chunk: Chunk) -> tuple[list[str], IntArray]:
 
 
 def _parts(names: Sequence[str], codes: IntArray) -> dict[str, IntArray]:
-    """Whose rows are which, in their order, of those who have any."""
+    """Return the positions of each agent's rows, in their order, for the agents that have any."""
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(names) + 1))
     return {name: order[a:b] for name, (a, b) in zip(names, pairwise(ends.tolist()), strict=True) if b > a}
@@ -335,7 +335,7 @@ def _added(one: dict[str, T], other: dict[str, T], plus: Callable[[T, T], T]) ->
     return {**one, **{name: plus(one[name], its) if name in one else its for name, its in other.items()}}
 
 
-#: Seconds between two things that a listener hears of a pass.
+#: Seconds between two reports of a pass to its listener.
 OFTEN = 0.1
 #: Bytes of a text file from which the length of its lines is guessed.
 START = 1 << 16
@@ -345,7 +345,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("the listener of passes over
 
 @contextmanager
 def passes_told_to(listener: Listener | None) -> Iterator[None]:
-    """Of passes over files that this thread begins in the meantime, somebody hears."""
+    """Send the progress of passes that this thread begins meanwhile to a listener."""
     before = _LISTENER.set(listener)
     try:
         yield
@@ -358,15 +358,15 @@ def listener_of_passes() -> Listener | None:
 
 
 class Pass:
-    """Counts the rows of one pass, in any thread. Only at its end as many are told as there are to be read.
+    """Counts the rows of one pass, in any thread, and reports them; only its end reports that all are read.
 
-    task: what the pass is called.  rows: how many there are to be read; None if nobody knows.  about: that is a guess.
+    task: the name of the pass.  rows: how many are to be read; None if unknown.  about: whether that is a guess.
     """
 
     def __init__(self, task: str, rows: float | None, *, about: bool = False) -> None:
         self._task, self._expected, self._about = task, rows, about
         self._listener, self._lock, self._pace = _LISTENER.get(), Lock(), Pace()
-        self._read, self._told = 0, -float("inf")
+        self._read, self._reported = 0, -float("inf")
 
     def __enter__(self) -> Self:
         self.read(0)
@@ -374,47 +374,47 @@ class Pass:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None and self._listener is not None:
-            self._listener(Progress(self._task, self._read, self._read, self._pace.told(self._read), unit="row"))
+            self._listener(Progress(self._task, self._read, self._read, self._pace.describe(self._read), unit="row"))
 
     def read(self, rows: int) -> None:
-        """So many more."""
+        """Count more rows."""
         with self._lock:
             self._read += rows
-            if self._listener is None or time.monotonic() < self._told + OFTEN:
+            if self._listener is None or time.monotonic() < self._reported + OFTEN:
                 return
-            self._told = time.monotonic()
+            self._reported = time.monotonic()
             expected = None if self._expected is None else max(round(self._expected), self._read + 1)
-            detail = self._pace.told(self._read, expected, about=self._about)
+            detail = self._pace.describe(self._read, expected, about=self._about)
             self._listener(Progress(self._task, self._read, expected, detail, unit="row"))
 
     def expect(self, rows: float | None) -> None:
-        """So many more, or fewer, than was thought."""
+        """Expect more rows, or fewer, than before."""
         with self._lock:
             self._expected = None if rows is None or self._expected is None else self._expected + rows
 
     def counted(self, parts: Iterable[tuple[str, Array]]) -> Iterator[tuple[str, Array]]:
-        """The same, as they are read."""
+        """Yield the parts, and count their rows."""
         for name, rows in parts:
             yield name, rows
             self.read(len(rows))
 
 
 class FirstPass(Pass):
-    """The first pass over files: how many rows there are is guessed, until a file has been read."""
+    """The first pass over files: the number of rows is a guess until a file has been read."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        heard = listener_of_passes() is not None
-        self._guesses = {file: guessed_rows(file) if heard else None for file in files}
+        reported = listener_of_passes() is not None
+        self._guesses = {file: guessed_rows(file) if reported else None for file in files}
         guesses = [guess for guess in self._guesses.values() if guess is not None]
         super().__init__("first pass", sum(guesses) if len(guesses) == len(files) else None, about=True)
 
     def known(self, file: Path, rows: int, *, before: bool) -> None:
-        """A file has so many rows. before: that was known, and they were not read."""
+        """Replace the guess for a file. before: the rows were known, and are not read."""
         guess = self._guesses[file]
         self.expect(None if guess is None else (0 if before else rows) - guess)
 
     def followed(self, files: Iterable[Path], surveys: Iterable[Survey]) -> Iterator[Survey]:
-        """The same, where files are read elsewhere: a file counts when it is there."""
+        """Yield the surveys of files that workers read: a file counts when its survey arrives."""
         for file, result in zip(files, surveys, strict=True):
             self.known(file, result.rows, before=False)
             self.read(result.rows)
@@ -422,7 +422,7 @@ class FirstPass(Pass):
 
 
 def guessed_rows(file: Path) -> float | None:
-    """About how many rows a file has, at hardly any cost; None if that cannot be told, or the file is none."""
+    """Guess how many rows a file has, at hardly any cost; None if that is impossible."""
     try:
         if file.suffix.lower() == ".parquet":
             from pyarrow.parquet import read_metadata
@@ -432,6 +432,6 @@ def guessed_rows(file: Path) -> float | None:
             with file.open("rb") as stream:
                 start = stream.read(START)
             return size_of(file)[0] * start.count(b"\n") / max(1, len(start))
-    except (ImportError, OSError, ValueError):  # whoever reads it will say what is wrong
-        return None
+    except (ImportError, OSError, ValueError):  # reading it will raise a clear error
+        pass
     return None

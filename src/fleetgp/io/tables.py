@@ -42,7 +42,7 @@ Missing = Literal["refuse", "drop"]
 
 @dataclass(frozen=True)
 class ObservationTable:
-    """inputs (N, D), observations (N,), and who made them: labels (N,), or None.
+    """inputs (N, D), observations (N,), and labels (N,), the names of their agents, or None.
 
     With a list of targets observations are (N, K), NaN where one is missing.
     dropped: rows left out.  notes: what was done to the values of the file.  deviations: the known standard deviations
@@ -79,20 +79,20 @@ def read_observations(
     reading: Reading | None = None,
     of_agent: bool = False,
 ) -> ObservationTable:
-    """Columns of a file, by name. Rows with missing or infinite values are refused, or dropped and counted.
+    """Read columns of a file, by name. Rows with missing or infinite values are refused, or dropped and counted.
 
     path: CSV, Parquet or NPZ; or NetCDF or Zarr, any of whose variables may be the target, and any coordinates or
-    variables over its axes the inputs: cells that hold nothing are no rows, and notes count them. lon, lat and sst are
-    also what other names stand for, as in `load_sst`. A temperature in kelvin stays in kelvin, unless `reading` has
-    celsius=True.
-    An input may be times, or dates as text, YYYY-MM-DD: they become days since 1970 (`Reading.time_unit`), as `units`
-    of the result say.
+    variables over its axes the inputs: cells without a value are no rows, and notes count them. The names lon, lat and
+    sst also stand for other usual names, as in `load_sst`. A temperature in kelvin stays in kelvin, unless `reading`
+    has celsius=True.
+    An input may be times, or dates as text, YYYY-MM-DD: they become days since 1970 (`Reading.time_unit`), and `units`
+    of the result have that unit.
 
-    target: one, or a list of several: then a row is dropped if it has none of them, and notes say what else is missing.
-    deviation: that of the known standard deviations of the target.
+    target: a column, or a list of several: then a row needs one of them, and notes count what else is missing.
+    deviation: the column of the known standard deviations of the target.
     fill: values that stand for nothing, for example [-9999]. Without it a value that looks like one is an error; an
-    empty list says that all are real.  reading: what the file does not say of itself.
-    of_agent: the rows are a running agent's, whose fill is set in the description of its fleet.
+    empty list declares all values real.  reading: how to read the file.
+    of_agent: the rows are of a running agent, whose fill is set in the description of its fleet.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,7 @@ class ColumnRoles:
     deviation: str | None = None
 
     def check(self, missing: str) -> None:
-        """One clear error for what can be known before anything is read."""
+        """Refuse wrong names before anything is read."""
         check_name("missing", missing, get_args(Missing))
         if not as_names(self.inputs, "inputs"):
             raise InputError("inputs: expected the names of one column or more, got none")
@@ -134,7 +134,7 @@ class ColumnRoles:
 
     @property
     def needed(self) -> list[str]:
-        """What every row must have."""
+        """The columns that every row must have."""
         return [*self.inputs, *([self.deviation] if self.deviation else [])]
 
     @property
@@ -152,7 +152,7 @@ def observations_of(
     reading: Reading | None = None,
     of_agent: bool = False,
 ) -> ObservationTable:
-    """The rows of a table that can be used. where: for errors; the rest as in `read_observations`."""
+    """Return the usable rows of a table. where: for errors; the rest as in `read_observations`."""
     agent, width, named = what.agent, len(what.needed), [*what.needed, *what.targets]
     settable = reading is None or reading.settable
     inputs = [input_numbers(table.columns[name], name, where, reading) for name in what.inputs]
@@ -190,7 +190,7 @@ def observations_of(
 
 
 def _left(result: Array, named: Sequence[str]) -> tuple[str, ...]:
-    """What is missing in rows that are taken for what else they have."""
+    """Return notes on the targets that are missing in rows that have another one."""
     missing = dict(zip(named, np.isnan(result).sum(axis=0).tolist(), strict=True))
     return tuple(
         f"{name} is missing in {count:,} rows, which do not count for it" for name, count in missing.items() if count
@@ -198,7 +198,7 @@ def _left(result: Array, named: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_deviation_column(where: object, name: str, values: Array) -> Array:
-    """Standard deviations, none of them below 0, or one clear error."""
+    """Return the standard deviations; refuse those below 0."""
     if (values < 0.0).any():
         raise InputError(
             f"{where}: column {name!r}: expected standard deviations of at least 0, got {values[values < 0.0][0]:g}"
@@ -207,7 +207,7 @@ def check_deviation_column(where: object, name: str, values: Array) -> Array:
 
 
 def missing_rows(path: object, count: int, rows: int, first: int, *, settable: bool = True) -> InputError:
-    """The error of a table with rows that cannot be used."""
+    """Return the error of a table with unusable rows."""
     setting = "on the command line --missing drop" if settable else "in the agent's table of fleet.toml"
     return InputError(
         f"{path}: {count} of {rows} rows have missing or infinite values (first: row {first + 1}): "
@@ -223,9 +223,9 @@ def read_columns(
     reading: Reading | None = None,
     targets: Sequence[str] = (),
 ) -> Table:
-    """A table that has some columns of the same length, or one error that says which there are.
+    """Read a table that must have some columns, all of the same length.
 
-    targets: the names of what is observed, if these are no points: of a field the cells that have some.
+    targets: the names of the observations, if the rows are no points: only cells of a field that have some are read.
     """
     file, how = as_path(path, "path"), checked_reading(reading)
     check_file(file, how)
@@ -240,13 +240,13 @@ def read_columns(
 
 
 def check_ending(path: str | Path) -> None:
-    """One clear error where `write_columns` could not write."""
+    """Refuse a name of a kind that `write_columns` does not write."""
     if Path(path).suffix.lower() not in TABLES:
         raise InputError(f"{path}: expected a name that ends in {', '.join(TABLES)}")
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
-    """A table by its ending, whole or not at all."""
+    """Write a table in the format of its name, whole or not at all."""
     check_ending(path)
     file = Path(path)
     with whole(file) as partial:
@@ -260,16 +260,16 @@ def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
 
 
 def label_text(value: object) -> str:
-    """A label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
+    """Return a label as text without blanks around it; 3.0, which a column with gaps makes of 3, as "3"."""
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
     return str(value).strip()
 
 
 def read_edges(path: str | Path, agents: Sequence[str]) -> Graph:
-    """One edge a line, two names with a comma, a tab or blanks between them; # begins a comment.
+    """Read a graph from a file: two agents' names per line, separated by a comma, a tab or blanks; # begins a comment.
 
-    The file and the data must know the same agents.
+    The file and the data must have the same agents.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:

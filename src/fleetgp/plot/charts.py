@@ -11,8 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.fleet import CrossValidation, Fleet
 from fleetgp.graph import Graph, GraphSequence
-from fleetgp.metrics import coverage
-from fleetgp.metrics.scores import checked_row
+from fleetgp.metrics import checked_row, coverage
 from fleetgp.network import Ledger
 from fleetgp.network.ledger import FRAMING, SERVER
 from fleetgp.plot.maps import draw_names

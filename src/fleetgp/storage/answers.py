@@ -23,8 +23,9 @@ from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.methods import block_size
 from fleetgp.prediction.results import worst
 from fleetgp.progress import Pace, Progress, listening
-from fleetgp.storage.model import Model
+from fleetgp.storage.model import Model, settings_of
 from fleetgp.storage.sections import calibration_facts
+from fleetgp.units import counted
 from fleetgp.version import __version__
 
 
@@ -83,9 +84,8 @@ def ask(
     engine = given.pop("engine", "auto")
     of_engine = given.pop("n_neighbours", None)
     size = block_size(row, InProcess(fleet.graph), PredictionOptions().changed(given))
-    kept = ResumableCache(
-        out.with_name(f".{out.name}.parts"), _settings(model, queries, method, position, size, options)
-    )
+    settings = _settings(model, queries, method, position, size, options)
+    kept = ResumableCache(out.with_name(f".{out.name}.parts"), settings)
     numbers = range(-(-len(queries) // size))
     pieces = {number: piece for number in numbers if (piece := kept.get(str(number))) is not None}
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -94,21 +94,24 @@ def ask(
     )
     sent: dict[str, dict[str, int]] = {}
     with listening(not quiet) as listener:
-        heard, total = listener or _nobody, len(queries)
-        pace = Pace(already := min(len(pieces) * size, total))
-        heard(Progress(method, already, total, pace.told(already, total), unit="point"))
+        total = len(queries)
+        pace = Pace(min(len(pieces) * size, total))
+
+        def report() -> None:
+            done = min(len(pieces) * size, total)
+            if listener is not None:
+                listener(
+                    Progress(method, done, total, pace.describe(done, total if done < total else None), unit="point")
+                )
+
+        report()
         for number, result in blocks if len(pieces) < len(numbers) else ():
             before, sent = sent, {kind: vars(traffic) for kind, traffic in result.ledger.by_kind().items()}
             pieces[number] = _piece(result, _added([(sent, 1), (before, -1)]))
             if len(numbers) > 1:
                 kept.put(str(number), pieces[number])
-            done = min(len(pieces) * size, total)
-            heard(Progress(method, done, total, pace.told(done, total if done < total else None), unit="point"))
+            report()
     return _joined(method, asked, [pieces[number] for number in numbers], len(model.agents), kept)
-
-
-def _nobody(progress: Progress) -> None:
-    pass
 
 
 def _settings(
@@ -133,12 +136,10 @@ def _settings(
         "data": content.hexdigest(),
         "theta": model.theta if fleet.last_fit is None else fleet.last_fit.thetas.tolist(),
         "view": "" if fleet.last_fit is None else [str(fleet.last_fit.scaling), str(fleet.last_fit.coordinates)],
-        "kernel": fleet.kernel.name,
-        "normalize": fleet.normalize,
-        "mean": fleet.mean,
+        **settings_of(fleet),
         "coordinates": str(fleet.coordinates),
         "seed": fleet.seed,
-        "calibration": calibration_facts(fleet),
+        "calibration": None if fleet.calibration is None else calibration_facts(fleet.calibration),
         "graph": [fleet.graph.at(t).edges.tolist() for t in range(fleet.graph.period)],
         **options,
     }
@@ -183,29 +184,27 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
     def along(name: str, dtype: type) -> Any:
         return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
 
-    mean, sent = along("mean", float), _added((piece["sent"], 1) for piece in pieces)
+    columns = {name: along(name, float) for name in ("mean", "std", "std_observed")}
+    said = np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0)
+    sent = _added((piece["sent"], 1) for piece in pieces)
+    low, high = zip(*(piece["factors"] for piece in pieces), strict=True) if pieces else ((1.0,), (1.0,))
+    largest: dict[str, Any] = {
+        name: max((piece[name] for piece in pieces), default=0)
+        for name in ("rounds", "iterations", "jitter", "drawn", "held")
+    }
     return Answers(
-        method,
-        agent,
-        mean,
-        along("std", float),
-        along("std_observed", float),
-        along("participants", int),
-        along("prior_only", bool),
-        np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0) / max(1, len(mean)),
-        worst(piece["status"] for piece in pieces),
-        max((piece["rounds"] for piece in pieces), default=0),
-        max((piece["iterations"] for piece in pieces), default=0),
-        sum(one["bytes"] for one in sent.values()),
-        {kind: sent[kind] for kind in KINDS if kind in sent},
-        max((piece["jitter"] for piece in pieces), default=0.0),
-        (
-            min((piece["factors"][0] for piece in pieces), default=1.0),
-            max((piece["factors"][1] for piece in pieces), default=1.0),
-        ),
-        max((piece["drawn"] for piece in pieces), default=0),
-        max((piece["held"] for piece in pieces), default=0),
-        kept,
+        method=method,
+        agent=agent,
+        **columns,
+        participants=along("participants", int),
+        prior_only=along("prior_only", bool),
+        share=said / max(1, len(columns["mean"])),
+        status=worst(piece["status"] for piece in pieces),
+        **largest,
+        bytes=sum(one["bytes"] for one in sent.values()),
+        sent={kind: sent[kind] for kind in KINDS if kind in sent},
+        factors=(min(low), max(high)),
+        kept=kept,
     )
 
 
@@ -246,12 +245,9 @@ def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     said = f"dots: {dots}" if shown else "the model knows no single observations"
     chosen = "".join(f", {name} = {_shown(data, name)}" for name in grid.fixed)
     figure = panels[0].figure
-    figure.suptitle(f"{_agents(model)}, {answers.method}{ended}{chosen} ({said}{blank})", fontsize=9)
+    agents = counted(len(model.agents), "agent")
+    figure.suptitle(f"{agents}, {answers.method}{ended}{chosen} ({said}{blank})", fontsize=9)
     return figure
-
-
-def _agents(model: Model) -> str:
-    return "1 agent" if len(model.agents) == 1 else f"{len(model.agents)} agents"
 
 
 def _shown(data: Any, name: str) -> str:

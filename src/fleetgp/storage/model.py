@@ -14,6 +14,7 @@ from fleetgp.errors import InputError, shortened
 from fleetgp.fleet import Fleet
 from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.storage.sections import DESCRIPTION, LONGEST_DESCRIPTION, read_inside
+from fleetgp.units import counted
 from fleetgp.validation import as_names
 
 
@@ -103,10 +104,10 @@ class Model:
         return dict(zip(self.fleet.names, self.fleet.theta.tolist(), strict=True))
 
     def __repr__(self) -> str:
-        rows, agents = sum(self.fleet.data.counts), len(self.agents)
+        rows, agents = sum(self.fleet.data.counts), counted(len(self.agents), "agent")
         how = self.status if self.fleet.last_fit is None else f"{self.fleet.last_fit.method} {self.status}"
         return (
-            f"Model({self.target} at ({', '.join(self.inputs)}): {agents} {'agent' if agents == 1 else 'agents'}, "
+            f"Model({self.target} at ({', '.join(self.inputs)}): {agents}, "
             f"{rows:,} observations, kernel {self.fleet.first_kernel.name}, {how})"
         )
 
@@ -117,6 +118,20 @@ SHORT = {"degrees_east": "degrees", "degrees_north": "degrees", "kilometres": "k
 FAR, FAR_IF_ROUGH = 100.0, 10_000.0
 #: Kilometres of a degree, at most.
 DEGREE = 111.4
+
+
+def settings_of(fleet: Fleet) -> dict[str, Any]:
+    """What was chosen for the model, for JSON."""
+    return {
+        "kernel": fleet.kernel.name,
+        "normalize": fleet.normalize,
+        "mean": fleet.mean,
+        "coordinates": fleet.coordinates.name,
+        "deviations": fleet.noise_model.known,
+        "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
+        "robust": fleet.robust,
+        "private": fleet.private,
+    }
 
 
 def contents(model: Model, folder: Path) -> dict[str, Any]:
@@ -143,17 +158,10 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
         "rows_in_folder": fleet.data.in_memory,
         "links": len(fleet.graph.union.edges),
         "graphs": fleet.graph.period,
-        "kernel": fleet.kernel.name,
         "theta": {
             name: {"value": value, "unit": units[name], "meaning": words[name]} for name, value in model.theta.items()
         },
-        "normalize": fleet.normalize,
-        "mean": fleet.mean,
-        "coordinates": fleet.coordinates.name,
-        "deviations": fleet.noise_model.known,
-        "noise": fleet.noise,
-        "robust": fleet.robust,
-        "private": fleet.private,
+        **settings_of(fleet),
         "status": model.status,
         "note": model.note,
     }

@@ -221,16 +221,12 @@ def _numbers(values: Sequence[Any], what: str, dimension: int) -> tuple[float, .
     return result
 
 
-def calibration_facts(fleet: Fleet) -> dict[str, Any] | None:
-    """That of the fleet at its theta; None if there is none."""
-    result = fleet.calibration
-    if result is None:
-        return None
-    sent = {} if result.ledger is None else result.ledger.by_kind()
+def calibration_facts(calibration: Calibration) -> dict[str, Any]:
     names = ("method", "eta", "n_neighbours", "holdout", "level", "cells")
+    sent = {} if calibration.ledger is None else calibration.ledger.by_kind()
     return {
-        **{name: getattr(result, name) for name in names},
-        "knots": [asdict(knot) for knot in result.knots],
+        **{name: getattr(calibration, name) for name in names},
+        "knots": [asdict(knot) for knot in calibration.knots],
         "sent": {kind: asdict(traffic) for kind, traffic in sent.items()},
     }
 

@@ -1,6 +1,8 @@
-"""All scores of a prediction at once.
+"""How good a prediction is, against values that it did not see.
 
-The scores of Gaussian predictions, each averaged over the rows.
+A prediction is a mean and a variance at each of T places, taken as Gaussian. The variance must be that of the truth:
+`std_observed**2` of a `Prediction` where the truth is observations, `std**2` where it is the field itself. Scores are
+averaged over the rows; small is good, except for the coverage, which should equal the level. `score` has all of them.
 """
 
 from __future__ import annotations
@@ -17,13 +19,16 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
 from fleetgp.validation import as_flag, as_names, as_numbers, check_finite, check_number
 
-#: The share of truths that central intervals shall hold, where nothing else is said.
+__all__ = ["LEVEL", "Scores", "Trivial", "coverage", "crps", "framed", "half_width", "interval_score", "log_density",
+           "mae", "msll", "nlpd", "rmse", "score"]  # fmt: skip
+
+#: The default level of central intervals: the share of truths that should lie in them.
 LEVEL = 0.95
 
 
 @dataclass(frozen=True)
 class Trivial:
-    """The model that says the same everywhere: mean and variance of the observations that were trained on.
+    """The model that predicts the mean and variance of the training observations everywhere.
 
     >>> Trivial.of([1.0, 3.0])
     Trivial(mean=2.0, variance=1.0)
@@ -82,7 +87,7 @@ def log_density(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> Array
 
 
 def nlpd(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
-    """Negative log predictive density, averaged. mean, variance, truth: (T,).
+    """Average negative log predictive density. mean, variance, truth: (T,).
 
     >>> round(nlpd(np.zeros(1), np.ones(1), np.zeros(1)), 6)
     0.918939
@@ -92,12 +97,11 @@ def nlpd(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
 
 
 def msll(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, trained: ArrayLike | Trivial) -> float:
-    """Mean standardized log loss (Rasmussen and Williams, 2006): the NLPD, less that of a trivial model.
+    """Mean standardized log loss (Rasmussen and Williams, 2006): the NLPD minus the NLPD of a trivial model.
 
-    The trivial model says the same everywhere: mean and variance of the observations that were trained on. 0 is no
-    better than that, below 0 is better.
+    The trivial model predicts the mean and variance of the training observations everywhere. Below 0 is better.
 
-    mean, variance, truth: (T,).  trained: (N,) these observations, or the `Trivial` of them.
+    mean, variance, truth: (T,).  trained: (N,) the training observations, or the `Trivial` of them.
 
     >>> round(msll(np.zeros(1), np.ones(1), np.zeros(1), trained=np.array([-1.0, 1.0])), 6)
     0.0
@@ -108,10 +112,9 @@ def msll(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, trained: ArrayL
 
 
 def crps(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
-    """Continuous ranked probability score, averaged: the integral of (F(t) - 1[t >= y])^2 over t, in units of the data.
+    """Average continuous ranked probability score: the integral of (F(t) - 1[t >= y])^2 over t, in units of the data.
 
-    In closed form sigma (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)) with z = (y - mean) / sigma. Of a prediction
-    without a deviation it would be the absolute error.
+    In closed form sigma (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt(pi)) with z = (y - mean) / sigma.
 
     mean, variance, truth: (T,).
 
@@ -125,9 +128,9 @@ def crps(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike) -> float:
 
 
 def interval_score(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level: float = LEVEL) -> float:
-    """Of central intervals, averaged: their width, and 2 / (1 - level) times by how much a truth misses them.
+    """Average width of the central intervals, plus 2 / (1 - level) times the distance by which a truth misses its own.
 
-    mean, variance, truth: (T,).  level: the share of truths that they shall hold.
+    mean, variance, truth: (T,).  level: the share of truths that should lie in the intervals.
 
     >>> round(interval_score(np.zeros(1), np.ones(1), np.array([3.0])), 3)
     45.521
@@ -138,7 +141,7 @@ def interval_score(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level
 
 
 def coverage(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level: float = LEVEL) -> float:
-    """The share of truths inside their central interval, which shall be `level`.
+    """The share of truths inside their central interval, which should equal `level`.
 
     mean, variance, truth: (T,).
 
@@ -149,7 +152,7 @@ def coverage(mean: ArrayLike, variance: ArrayLike, truth: ArrayLike, level: floa
 
 
 def half_width(level: float) -> float:
-    """Of a central interval of a Gaussian, in standard deviations.
+    """Half the width of a central interval of a Gaussian, in standard deviations.
 
     >>> round(half_width(0.95), 3)
     1.96
@@ -160,11 +163,11 @@ def half_width(level: float) -> float:
     return float(scipy.special.ndtri(0.5 + 0.5 * level))
 
 
-# ---- what callers give ------------------------------------------------------------------------------------------
+# ---- checks ----
 
 
 def checked_row(values: Any, what: str) -> Array:
-    """Finite numbers (N,), at least one; or one clear error."""
+    """Return finite numbers (N,), at least one; or raise an InputError."""
     row = as_numbers(values, what)
     if row.ndim != 1 or not len(row):
         raise InputError(f"{what}: expected an array (N,) with at least one number, got the shape {row.shape}")
@@ -196,13 +199,13 @@ def _deviations(variance: Any, truth: Any) -> Array:
 
 @dataclass(frozen=True)
 class Scores:
-    """All scores of a prediction at so many rows; `score` and `Fleet.score` make it.
+    """All scores of a prediction; `score` and `Fleet.score` return it.
 
-    rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats per row; msll is None without the
-    observations that were trained on.  coverage: the share of rows in their central interval, which shall be `level`.
-    answers: for a fleet, those of each agent's own answer to all rows. Empty where one agent alone got the answer.
-    rows_of: for rows that belong to agents, those of each one's own rows; None for who has none.
-    agents: their names, where they are known.
+    rows: how many truths.  rmse, mae, crps, interval_score: in units of the data.  nlpd, msll: in nats per row; msll is
+        None without the training observations.
+    coverage: the share of rows in their central interval, which should equal `level`.
+    answers: of a fleet, the scores of each agent's own answer to all rows; empty if only one agent got the answer.
+    rows_of: the scores of each agent's own rows; None for an agent without rows.  agents: their names, if known.
 
     >>> found = score((np.zeros(2), np.ones(2)), np.array([0.0, 1.0]))
     >>> found.rmse == 0.5**0.5, found.coverage, found.msll is None
@@ -226,7 +229,7 @@ class Scores:
 
     @classmethod
     def pooled(cls, parts: Sequence[Scores], **more: Any) -> Scores:
-        """Of all rows together, from the scores of parts of them. more: other fields of the result.
+        """Combine the scores of parts into the scores of all rows. more: other fields of the result.
 
         >>> one, two = (score(([0.0], [1.0]), [y]) for y in (0.0, 1.0))
         >>> repr(Scores.pooled([one, two])) == repr(score(([0.0, 0.0], [1.0, 1.0]), [0.0, 1.0]))
@@ -252,7 +255,10 @@ class Scores:
         )
 
     def parts(self, agents: Sequence[str] | None = None) -> Iterator[tuple[str, Scores]]:
-        """Whose scores, in words, and these. agents: their names; without them those that are known, or numbers."""
+        """Yield a label and the scores of all rows, of each agent's rows, and of each agent's answer.
+
+        agents: their names. (Default: those that are known, or numbers.)
+        """
         named = self.agents or None if agents is None else as_names(agents, "agents")
         many = max(len(self.rows_of), len(self.answers))
         if named is not None and many and len(named) != many:
@@ -273,10 +279,7 @@ class Scores:
         }
 
     def to_frame(self, agents: Sequence[str] | None = None) -> Any:
-        """A data frame: a row for all, and one for each agent's own rows and each agent's answer, if there are such.
-
-        agents: their names; without them those that are known, or numbers.
-        """
+        """Return a data frame with a row for each of `parts`. agents: as there."""
         return framed(dict(self.parts(agents)))
 
     def __repr__(self) -> str:
@@ -289,14 +292,11 @@ class Scores:
 
 
 def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = True, level: float = LEVEL) -> Scores:
-    """All scores of a prediction against values that it did not see.
+    """Compute all scores of a prediction against values that it did not see. Masked and missing values are refused.
 
     prediction: a `Prediction`, or a pair (mean, variance) of arrays (T,), the variance that of the truth.
-    truth: (T,).  observed: of a `Prediction`, whether the truth is observations, or the field itself.
-    trained: (N,) the observations that were trained on, for the MSLL, or the `Trivial` of them.
-    level: of the intervals.
-
-    Masked and missing values are refused.
+    truth: (T,).  observed: for a `Prediction`, whether the truth is observations or the field itself.
+    trained: (N,) the training observations, for the MSLL, or the `Trivial` of them.  level: of the intervals.
 
     >>> score((np.zeros(2), np.ones(2)), np.array([0.0, 3.0]), trained=np.array([-1.0, 1.0]))
     Scores(rows=2, rmse=2.121, mae=1.5, nlpd=3.169, msll=0, crps=1.335, interval_score=24.72, coverage=50.0% of 0.95)
@@ -324,7 +324,7 @@ def score(prediction: Any, truth: Any, *, trained: Any = None, observed: bool = 
 
 
 def framed(parts: Mapping[str, Scores]) -> Any:
-    """A data frame with a row of scores for each part, called as that is.
+    """Return a data frame with a row of scores for each part, indexed by its name.
 
     >>> framed({"before": score(([0.0], [1.0]), [1.0]), "after": score(([0.5], [1.0]), [1.0])})["rmse"].to_dict()
     {'before': 1.0, 'after': 0.5}
