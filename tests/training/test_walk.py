@@ -1,4 +1,4 @@
-"""A training is few calls deep: from `Fleet.train` to where the engines evaluate the first likelihoods, eight functions."""
+"""A training is few calls deep: eight functions from `Fleet.train` to where the engines evaluate likelihoods."""
 
 from __future__ import annotations
 

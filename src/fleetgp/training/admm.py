@@ -90,19 +90,20 @@ def remeasured(objective: Objective, local: Local) -> Local:
 class Primal(abc.ABC):
     """Solves the local problems of the agents in `active`; the others stay where they are.
 
-    measures: whether the curvature of its local states is measured.
+    measures: whether the curvature of its local states is measured.  stiffness: the curvature that is not.
     convexify: an automatic rho makes the pull outweigh the likelihood's concavity by this factor. The exact step needs
     more of it, since it follows the true, concave likelihood.
     """
 
     measures: bool
     convexify: float
+    stiffness = 1.0
 
     def __init__(self, objective: Objective, bounds: Bounds) -> None:
         self.objective, self.bounds = objective, bounds
 
     def start(self, x: Array) -> Local:
-        return self.measured(Local(x, self.objective(x), Curvature.constant(1.0, x)))
+        return self.measured(Local(x, self.objective(x), Curvature.constant(self.stiffness, x)))
 
     def measured(self, local: Local) -> Local:
         return remeasured(self.objective, local) if self.measures else local
@@ -218,10 +219,8 @@ class LinearizedStep(Primal):
         super().__init__(objective, bounds)
         self.kappa, self.at_anchor = kappa, at_anchor
         self.measures = kappa is None
-
-    def start(self, x: Array) -> Local:
-        local = super().start(x)
-        return local if self.kappa is None else replace(local, curvature=Curvature.constant(self.kappa, x))
+        if kappa is not None:
+            self.stiffness = kappa
 
     def anchored(self, local: Local, x: Array) -> Local:
         return replace(local, x=x, values=self.objective(x))
