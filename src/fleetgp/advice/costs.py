@@ -39,7 +39,6 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
-from fleetgp.data.dataset import Dataset
 from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
@@ -175,18 +174,26 @@ def _with_kernel(
     """A training with one kernel."""
     verb = "reduce" if method.meet == "tree" else "exchange"
     shards, network = gathered(facts, kernel, 1).shards, CountingNetwork(facts.topology)
-    train(method, shards, network, kernel, options)
+    fit = train(method, shards, network, kernel, options)
     once, each = _apart(network, verb)
     # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
-    seen = shards.moved(_view(facts, shards).coordinates)
+    seen = shards.moved(fit.coordinates)
     problem = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
-    turns = _turns(facts, kernel)
+    # How often a training may continue.
+    settling, robust = 1 if facts.mean == "zero" else MEAN_TURNS, ROBUST_TURNS if kernel.noise_model.robust else 0
+    turns = settling * (1 + robust) - 1
     turn = _turn(LocalTraining(problem, options, None), facts) if turns else NOTHING
     flat = (1 + max(1, problem.levels)) * _flat(problem) if method.meet == "edges" else _flat(problem)
     starts, period = len(problem.starts), facts.topology.period if method.meet == "edges" else 1
     most = _limit(limit, starts, problem.levels, period)
-    rounds = _newton(starts, most) if method.meet == "tree" else _admm(facts, starts, most)
+    if method.meet == "tree":
+        what, usual = "evaluations", EVALUATIONS
+    else:
+        # On a graph that varies with time an edge acts once in its period.
+        pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
+        what, usual = "rounds", pace * PACES
+    rounds = Rounds(what, min(max(starts, round(starts * usual)), most), starts, most)
     return TrainingCost(method.name, once, each, rounds, turn, turns, flat)
 
 
@@ -220,12 +227,6 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
     return sent() - before
 
 
-def _turns(facts: Facts, kernel: Kernel) -> int:
-    """How often a training may continue."""
-    settling = 1 if facts.mean == "zero" else MEAN_TURNS
-    return settling * (1 + (ROBUST_TURNS if kernel.noise_model.robust else 0)) - 1
-
-
 def _flat(problem: TrainingProblem) -> Bill:
     """What is sent if every hyperparameter that has a limit stands there."""
     network, x = cast(CountingNetwork, problem.network), problem.start(0)
@@ -253,20 +254,15 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
     network = CountingNetwork(facts.topology)
     quick = replace(options, rounds=1, nested_iterations=None)
     train(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
-    first, last = firsts[0].rounds, lasts[0].rounds
-    count, widest = len(firsts), max(range(len(firsts)), key=lambda k: lasts[k].each.bytes)
+    first, last, count = firsts[0].rounds, lasts[0].rounds, len(firsts)
     assert first.most is not None
     assert last.most is not None
-    rounds = Rounds(
-        last.what,
-        count * first.usual + last.usual,
-        count * first.least + last.least,
-        count * first.most + last.most,
-    )
-    chosen = lasts[widest]
+    usual, least = count * first.usual + last.usual, count * first.least + last.least
+    rounds = Rounds(last.what, usual, least, count * first.most + last.most)
+    chosen = max(lasts, key=lambda cost: cost.each.bytes)
     return replace(
         chosen,
-        once=_sum([one.once for one in firsts]) + network.bill("kernels") + chosen.once,
+        once=sum((one.once for one in firsts), NOTHING) + network.bill("kernels") + chosen.once,
         rounds=rounds,
         turns=(count + 1) * chosen.turns,
         flat=(count + 1) * chosen.flat,
@@ -305,20 +301,6 @@ def _limit(rounds: int, starts: int, levels: int, period: int) -> int:
     """
     ahead = (starts + levels) * period if period > 1 else 0
     return ahead + (starts * max(1, rounds // 2) + levels * rounds if levels else starts * rounds)
-
-
-def _newton(starts: int, limit: int) -> Rounds:
-    return _rounds("evaluations", starts, starts * EVALUATIONS, limit)
-
-
-def _admm(facts: Facts, starts: int, limit: int) -> Rounds:
-    # On a graph that varies with time an edge acts once in its period.
-    pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
-    return _rounds("rounds", starts, starts * pace * PACES, limit)
-
-
-def _rounds(what: str, starts: int, usual: float, limit: int) -> Rounds:
-    return Rounds(what, min(max(starts, round(usual)), limit), starts, limit)
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -438,7 +420,13 @@ class _Answers:
 
     @cached_property
     def _view(self) -> View:
-        return _view(self.facts, self._together(1).shards)
+        """How the model sees the data of the stand-ins after a training."""
+        facts, shards, reduction = self.facts, self._together(1).shards, ByTree(CountingNetwork(self.facts.topology))
+        coordinates = agree_on_coordinates(reduction, shards, facts.coordinates)
+        seen, scaling = shards.moved(coordinates), Scaling()
+        if facts.normalize or facts.mean != "zero":
+            scaling = agree_on_scaling(reduction, seen, facts.mean, normalize=facts.normalize)
+        return View(scaling, coordinates)
 
     # ---- a run -----------------------------------------------------------------------------------------------
 
@@ -558,22 +546,6 @@ class _Answers:
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _view(facts: Facts, shards: Dataset) -> View:
-    """How the model sees the data of some agents."""
-    coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
-    if coordinates.name == "as-given" and not scaling:
-        return View()
-    reduction = ByTree(CountingNetwork(facts.topology))
-    seen = agree_on_coordinates(reduction, shards, coordinates)
-    if not scaling:
-        return View(Scaling(), seen)
-    return View(agree_on_scaling(reduction, shards.moved(seen), facts.mean, normalize=facts.normalize), seen)
-
-
-def _sum(bills: Sequence[Bill]) -> Bill:
-    return sum(bills, NOTHING)
 
 
 @contextmanager
