@@ -1,14 +1,10 @@
-"""What is known of theta before training: bounds, priors and fixed values.
+"""What is known of the hyperparameters before training: bounds, log-normal priors and fixed values.
 
-Bounds on x = log theta, the same at every agent: a lower and an upper one for each coordinate.
+`Bounds` and `Prior` are of x = log theta, the same at every agent; `ParameterConstraints` are what a user gives.
 
 A bound may be a user's, the floor under sigma_eps (data without noise have no best sigma_eps above zero), or both ends
 of a fixed value. With them every trainer solves the same problem in a box. Means of points in a box are in it, so the
 agents' agreement does not have to know of it: only local steps and the test of stationarity do.
-
-Log-normal priors on the hyperparameters: what they add to the fleet's likelihood, once.
-
-What is known of the hyperparameters before any data: bounds, log-normal priors and fixed values, by name.
 """
 
 from __future__ import annotations

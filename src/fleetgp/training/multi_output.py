@@ -1,11 +1,8 @@
-"""Several outputs that share length-scales: where theta of each lies in theta of all, and their likelihoods as one.
+"""Several outputs trained together: independent given theta, with length-scales that they share.
 
-Given theta the outputs are independent GPs, so that the likelihood of all is the sum of theirs.
-
-Several outputs trained together: independent given theta, with length-scales that they share.
-
-Everything before the first round is agreed for each output alone: scaling, samples, mean function, floor. Then one
-training, by any method, minimizes the sum of all likelihoods, and its result is told as an ordinary one of each output.
+Given theta the likelihood of all is the sum of theirs. Everything before the first round is agreed for each output
+alone: scaling, samples, mean function, floor. Then one training, by any method, minimizes the sum of all likelihoods,
+and its result is reported as an ordinary one of each output.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
 from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.transforms import AS_GIVEN, Coordinates
+from fleetgp.data.transforms import AS_GIVEN
 from fleetgp.engines.base import Evaluation, translate_theta_errors
 from fleetgp.engines.expert import Expert, evaluate
 from fleetgp.errors import InputError, NumericalError
@@ -177,7 +174,13 @@ def train_together(
     dimension = outputs[0].dimension
     sharing = Sharing.of(kernel, dimension, len(outputs))
     called = kernel.names(dimension)[sharing.shared :]
-    coordinates = _agreed_coordinates(method, outputs, network, options)
+    coordinates = AS_GIVEN
+    if options.coordinates.name != "as-given":
+        # Of the rows of all outputs: their length-scales are the same in the same coordinates only.
+        every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
+        with network.phase("coordinates"):
+            reduction = of_fleet(network, central=not method.decentralized)
+            coordinates = agree_on_coordinates(reduction, every, options.coordinates)
     shift = coordinates.shift(kernel.units(dimension))
     heard = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
     parts = []
@@ -205,18 +208,6 @@ def refuse_moments(method: TrainingMethod) -> None:
             f"{method.name} trains one output at a time: expected another method for several outputs, dec-fact-gp say, "
             "or a fleet for each output, with length-scales of its own"
         )
-
-
-def _agreed_coordinates(
-    method: TrainingMethod, outputs: Sequence[Dataset], network: Network, options: TrainingOptions
-) -> Coordinates:
-    """Of the rows of all outputs: their length-scales are the same in the same coordinates only."""
-    if options.coordinates.name == "as-given":
-        return AS_GIVEN
-    every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
-    with network.phase("coordinates"):
-        reduction = of_fleet(network, central=not method.decentralized)
-        return agree_on_coordinates(reduction, every, options.coordinates)
 
 
 def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence[str], shift: Array) -> TrainingOptions:

@@ -1,9 +1,8 @@
 """dec-fact-gp: the sum of the agents' likelihoods, minimized by Newton's method over the spanning tree.
 
-Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
-
-`Search` is all that the method has to remember between two evaluations, and it is a row of numbers: whoever holds it
-can take the next decision. x is log theta, within bounds.
+Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation. `Search` is its
+state between two evaluations, and a row of numbers: any agent that has it can take the next decision. x is log theta,
+within bounds.
 """
 
 from __future__ import annotations
@@ -365,7 +364,8 @@ class TreeNewton(RoundSolver[TreeState]):
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         if self.lazy and np.isfinite(state.search.value):
             values = self.objective(x)
-            hessian = self._secant(state.search, values)
+            step, change = state.search.x - state.search.best, values.gradient[0] - state.search.gradient
+            hessian = secant_hessian(state.search.hessian, step, change)[None]
         else:
             # All at once, so that they run side by side: an agent that is alone in its process then uses all cores
             # without threads inside BLAS, which wait for each other as soon as other work needs a core.
@@ -396,11 +396,6 @@ class TreeNewton(RoundSolver[TreeState]):
         local = replace(state.local, x=x, values=values) if accepted else state.local
         better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
         return replace(state, local=local, search=search, stalls=0 if better else state.stalls + 1)
-
-    def _secant(self, search: Search, values: Values) -> Array:
-        """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""
-        step, change = search.x - search.best, values.gradient[0] - search.gradient
-        return secant_hessian(search.hessian, step, change)[None]
 
     def _with_measured_hessian(self, state: TreeState, tol: float) -> TreeState:
         """With the Hessian at the best point so far, by finite differences, and the next step that follows from it."""
