@@ -78,7 +78,7 @@ TINY = 1e-3
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds a training takes in all, from all its starts: nobody knows it before.
+    """How many rounds a training takes in all, from all its starts. It depends on the data.
 
     what: "evaluations" (of dec-fact-gp), "rounds" (of ADMM) or "grids" (of dec-full-gp).
     usual: the number that is assumed.  least: no training takes fewer.
@@ -223,7 +223,7 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
     if facts.noise_model.robust:
         training.reweigh()
     else:
-        training.take_up([0.0] * (1 + len(problem.scaling.slope)))
+        training.correct_mean([0.0] * (1 + len(problem.scaling.slope)))
     return sent() - before
 
 
@@ -270,7 +270,7 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
 
 
 def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) -> TrainingCost:
-    """One grid. A finer one, where the training asks for it, has more moments: nobody knows beforehand how many."""
+    """One grid. A finer one, where the training asks for it, has more moments: how many depends on the data."""
     network = CountingNetwork(facts.topology)
     options = replace(options, rounds=1, tol=0.0, engine="auto", nested_iterations=None)
     train(method, Counted(facts), network, facts.kernels[0], options)

@@ -235,7 +235,7 @@ def recommend(
     graph: as of a Fleet, "path" if none is given; a Fleet has its own.
     link: what the links are like, as "9600 bit/s, 2 s": see `Link`. Then there are seconds as well.
     private: what no other agent may receive: "rows" of the data; "sums", rows and sums over them (moments), which of
-        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be told, unless the
+        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be sent, unless the
         fleet was made with private. "rows" lets moments pass only of agents with millions of rows.
     kernel: if you know it; of a Fleet its own.
     accuracy: "cheap" (few bytes), "balanced" or "best".

@@ -668,6 +668,6 @@ def _standardized(subject: Subject, name: str) -> Array:
         own = slice(starts[agent], starts[agent + 1])
         variance = np.abs(result.variances[agent, own])
         if one.noise_std is not None:
-            variance = variance + one.noise_std**2  # which nobody else knows of
+            variance = variance + one.noise_std**2  # which no other agent knows
         parts.append((one.values - result.means[agent, own]) / np.sqrt(variance))
     return np.concatenate(parts)

@@ -254,7 +254,7 @@ class LinearizedStep(Primal):
             if not pending.any():
                 break
             matrix = np.where(pending[:, None, None], 4.0 * matrix, matrix)
-        # Whoever found no way down stays; whoever had to stiffen its model measures it again where it is now.
+        # An agent without a way down stays; one that stiffened its model measures it again where it is now.
         x = np.where(pending[:, None], anchor.x, x)
         values = values.replaced(pending, anchor.values)
         stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
@@ -396,7 +396,7 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
             return state
         wanted = largest["rho"]
         kept = (wanted <= 2.0 * state.rho) & (wanted >= 0.5 * state.rho)
-        kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # somebody diverges: that is judged, not followed
+        kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # an agent diverges: that is judged, not followed
         return replace(state, rho=np.where(kept, state.rho, wanted))
 
     def _wishes(self, local: Local) -> dict[str, Array]:

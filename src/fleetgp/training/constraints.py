@@ -261,7 +261,7 @@ class ParameterConstraints:
         return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
 
     def rescaled(self, by: Array) -> ParameterConstraints:
-        """The same for hyperparameters in other units, (P,): those that are told times these."""
+        """The same for hyperparameters in other units, (P,): these are the factors."""
         if not self.names:
             return self
         lower, upper, median = (

@@ -278,7 +278,7 @@ class MomentsTraining:
             finer = np.maximum(ending.sizes, self.moments.sizes).tolist()
             if not fits(finer):
                 return replace(ending, refused=True)
-            # Every start goes on from where it is: what was optimal takes an evaluation or two.
+            # Every start continues from where it is: what was optimal takes an evaluation or two.
             sizes, refined, histories = tuple(finer), True, {run.number: run.history for run in self._active}
 
     def _best_of(self, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
@@ -327,7 +327,7 @@ class MomentsTraining:
         with self._network.phase("mean"):
             return agree_on_correction(reduction, self.problem.objective.experts, theta, trend)
 
-    def take_up(self, step: Sequence[float]) -> None:
+    def correct_mean(self, step: Sequence[float]) -> None:
         """The moments of other residuals follow from those that there are: nothing is sent."""
         before, scaling = self.scaling, self.scaling.corrected(step)
         trend = trend_of(scaling, len(self.moments.sizes))

@@ -182,13 +182,13 @@ def train_together(
             reduction = of_fleet(network, central=not method.decentralized)
             coordinates = agree_on_coordinates(reduction, every, options.coordinates)
     shift = coordinates.shift(kernel.units(dimension))
-    heard = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
+    inner_report = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
     parts = []
     with translate_theta_errors(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
-        training = LocalTraining(JointProblem.of(parts, sharing), options, heard)
+        training = LocalTraining(JointProblem.of(parts, sharing), options, inner_report)
         training.run()
         settled = settle(training, options.mean, robust=kernel.noise_model.robust)
         whole = training.ended(None)

@@ -360,7 +360,7 @@ class TreeNewton(RoundSolver[TreeState]):
         return verdict.status != "round limit" or stuck
 
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
-        """One evaluation; where it is not the last one, an interlude if somebody wants one."""
+        """One evaluation; where it is not the last one, an interlude if an agent wants one."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         if self.lazy and np.isfinite(state.search.value):
             values = self.objective(x)

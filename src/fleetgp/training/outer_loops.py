@@ -95,7 +95,7 @@ class Training(Protocol):
     def correction(self) -> Correction:
         """At the theta that it has come to."""
 
-    def take_up(self, step: Sequence[float]) -> None:
+    def correct_mean(self, step: Sequence[float]) -> None:
         """Continue on other residuals: with so much more of the mean function."""
 
 
@@ -206,7 +206,7 @@ def settle_mean(training: Training, mean: MeanName) -> Settled | None:
         if not correction.known or correction.negligible or training.status != "converged" or turns == TURNS:
             return Settled(correction, turns)
         step = longer_step(correction, before)
-        training.take_up(step)
+        training.correct_mean(step)
         turns, before = turns + 1, (correction, step)
 
 
@@ -242,7 +242,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, data: Observations, seed: int) -> HeldOut:
-        """An agent hides blocks of its own area: nobody else is needed for it."""
+        """Hide blocks of the agent's own area, without any message."""
         inputs, values, folds = data.inputs, data.values, []
         pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
         for mask in (hidden(pieces, fold) for fold in range(FOLDS)):

@@ -3,8 +3,8 @@
 All that the fleet has to agree on for it is agreed here: scaling, samples of the augmented methods, starts and the
 floor of sigma_eps.
 
-An agent with many observations first trains on some of them: a thousand tell much about theta, and their exact
-likelihood costs next to nothing. All starts are followed on the smallest sample; the best one continues with eight
+An agent with many observations first trains on some of them: a thousand say much about theta, and their exact
+likelihood is cheap. All starts are followed on the smallest sample; the best one continues with eight
 times as many, and so on, at last with all.
 
 Along an input without effect the likelihood approaches its limit as the length-scale grows; so does that of rq as alpha

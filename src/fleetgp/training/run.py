@@ -41,7 +41,7 @@ Report = Callable[[int, int, Array, bool], None]
 class Run(Generic[State]):
     """Where a start has come to. history: log theta after every round.  jitter: (A,) the largest so far.
 
-    With a history it goes on from where that one ended.
+    With a history it continues where that one ended.
     """
 
     def __init__(

@@ -102,9 +102,9 @@ def train(
             coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
         shift = coordinates.shift(kernel.units(shards.dimension))
         inside = replace(to_model_units(shift, options), coordinates=CoordinateRule())
-        heard = report and report_in_user_units(shift, report)
+        inner_report = report and report_in_user_units(shift, report)
         with translate_theta_errors(units=np.exp(shift)):
-            fit = train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
+            fit = train(method, shards.moved(coordinates), network, kernel, inside, inner_report, interlude)
         return to_user_units(coordinates, shift, fit)
     moments = method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine)
     if method.meet == "moments" or moments:
@@ -189,7 +189,7 @@ class LocalTraining:
                 for part, x in self.problem.parts(self.chosen.history[-1])
             )
 
-    def take_up(self, step: Sequence[float]) -> None:
+    def correct_mean(self, step: Sequence[float]) -> None:
         self.resume(self.problem.corrected(step))
 
     def reweigh(self) -> None:
@@ -216,13 +216,13 @@ class LocalTraining:
 
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
-#: with time the network goes on in any case.
+#: with time the network advances in any case.
 TrainingState = Running[Any] | SolverState
 
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """What one round tells, of the agents hosted here.
+    """The result of one round for the agents hosted here.
 
     thetas: (A, P) each agent's hyperparameters, in the units of the data.
     nll: (A,) each agent's likelihood there, of the scaled observations with normalize.
