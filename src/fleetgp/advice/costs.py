@@ -369,6 +369,12 @@ def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     return [result[key] for key in sorted(result)]
 
 
+#: What is sent once, and for the queries.
+Parts = tuple[Bill, Bill]
+#: These parts as they usually are, and in the cases that send least and most.
+Range = tuple[Parts, Sequence[Parts], Sequence[Parts]]
+
+
 class _Answers:
     """The answers of a method with one kernel."""
 
@@ -381,26 +387,19 @@ class _Answers:
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
 
     def cost(self) -> PredictionCost:
-        rule = self.method.rule
-        if rule == "full-gp":
-            return self._by_moments()
-        if rule == "nearest":
-            return self._nearest()
-        if rule == "npae":
-            return self._nested()
-        usual = self._asked(self._together)
-        if not self.method.nearest:
-            return self._found(usual, [usual], [usual])
-        return self._found(usual, [self._asked(self._at_root)], [self._worst(usual, self._asked(self._far))])
-
-    def _found(
-        self, usual: tuple[Bill, Bill], least: Sequence[tuple[Bill, Bill]], most: Sequence[tuple[Bill, Bill]]
-    ) -> PredictionCost:
-        """From what is sent once and for the queries: usually, and in extreme cases."""
-        low, high = (lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most)))
+        """What is sent once and for the queries: usually, and in extreme cases."""
+        count = {"full-gp": self._by_moments, "nearest": self._nearest, "npae": self._nested}
+        usual, least, most = count.get(self.method.rule, self._by_sums)()
+        low, high = lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most))
         return PredictionCost(self.method.name, *usual, low, high)
 
-    def _worst(self, everyone: tuple[Bill, Bill], nobody: tuple[Bill, Bill]) -> tuple[Bill, Bill]:
+    def _by_sums(self) -> Range:
+        usual = self._asked(self._together)
+        if not self.method.nearest:
+            return usual, [usual], [usual]
+        return usual, [self._asked(self._at_root)], [self._worst(usual, self._asked(self._far))]
+
+    def _worst(self, everyone: Parts, nobody: Parts) -> Parts:
         """A bound where some queries are answered by all, and others are asked again, since no agent takes part."""
         return everyone if nobody == everyone else (everyone[0], everyone[1] + nobody[1])
 
@@ -432,7 +431,7 @@ class _Answers:
 
     def _asked(
         self, scene: Any, span: float = SHORT, agreed: SharedState | None = None, *, apart: bool = True
-    ) -> tuple[Bill, Bill]:
+    ) -> Parts:
         """What is sent once, and for all queries. scene: makes a `Scene` of so many.
 
         agreed: in the place of what the agents would agree on.
@@ -443,7 +442,7 @@ class _Answers:
             asked += count * block
         return once, asked
 
-    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
+    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> Parts:
         """What is sent before a block of queries, and for it."""
         snapshot = self._snapshot(scene, span)
         engine: str = stand_in(self.options.engine, self.options.n_neighbours, apart=apart)
@@ -484,7 +483,7 @@ class _Answers:
 
     # ---- the other rules -------------------------------------------------------------------------------------
 
-    def _nearest(self) -> PredictionCost:
+    def _nearest(self) -> Range:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
         facts, count = self.facts, min(self.options.n_nearest, self.facts.rows)
 
@@ -503,11 +502,11 @@ class _Answers:
 
         most = self._asked(all_rows)
         if facts.rows <= self.options.n_nearest:
-            return self._found(most, [most], [most])
+            return most, [most], [most]
         usual = self._asked(shared)
-        return self._found(usual, [self._asked(of_root)], [usual, most])
+        return usual, [self._asked(of_root)], [usual, most]
 
-    def _nested(self) -> PredictionCost:
+    def _nested(self) -> Range:
         """By weights, or by vectors, whose length depends on theta."""
         scenes = [self._together] if not self.method.nearest else [self._together, self._at_root, self._far]
         smooth = self.kernel.has_moments and self.options.engine != "dense"
@@ -520,7 +519,7 @@ class _Answers:
             once = most[-1][0][0]  # with a basis that is compared
             most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
         bounds = [self._worst(one[0], one[-1]) for one in most]
-        return self._found(usual, least, bounds)
+        return usual, least, bounds
 
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
@@ -529,10 +528,10 @@ class _Answers:
         )
         return one + (LONGEST // SOME - 1) * (two - one)
 
-    def _by_moments(self) -> PredictionCost:
+    def _by_moments(self) -> Range:
         """Nothing but the moments of all data, where they are not known from the training."""
         if self.asking.trained == "dec-full-gp":
-            return self._found((NOTHING, NOTHING), [(NOTHING, NOTHING)], [(NOTHING, NOTHING)])
+            return (NOTHING, NOTHING), [(NOTHING, NOTHING)], [(NOTHING, NOTHING)]
         facts = self.facts
 
         def of_theta(span: float) -> Bill:
@@ -542,7 +541,7 @@ class _Answers:
         usual, least, network = of_theta(SPAN), of_theta(LONG), CountingNetwork(facts.topology, ("moments",))
         with network.phase("moments"):
             network.reduce(np.broadcast_to(0.0, (facts.agents, 1 + MOST_SUMS)), "moments")
-        return self._found((usual, NOTHING), [(least, NOTHING)], [(least + network.bill(), NOTHING)])
+        return (usual, NOTHING), [(least, NOTHING)], [(least + network.bill(), NOTHING)]
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
