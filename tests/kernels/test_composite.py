@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fleetgp.engines.dense import reference
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.vecchia.engine import VecchiaEngine
-from fleetgp.engines.vecchia.likelihood import General, layout
+from fleetgp.engines.vecchia.likelihood import CompositeData, layout
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import Composite, leaf_names
 from fleetgp.kernels.expression import as_kernel
@@ -95,7 +95,7 @@ class TestEveryComposite:
     def test_compiled_loops_are_the_formulas(self, expression: str) -> None:
         loops = pytest.importorskip("fleetgp.engines.vecchia.compiled")
         kernel, x, y, log_theta = problem(expression, 40)
-        data = General(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
+        data = CompositeData(kernel, Observations(x, y), Hyperparameters.from_log(log_theta))
         rows, near = np.arange(6, 40), np.stack([np.arange(row - 6, row) for row in range(6, 40)]).astype(np.int32)
         found, means, weights = np.empty((34, data.width)), np.empty((34, 2)), np.empty((34, 6))
         made, own = layout(kernel, data.h), (data.inputs, data.values, data.noise)

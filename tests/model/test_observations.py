@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleetgp.model.noise import NoiseModel
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Points
 
 WHOLE = Observations(
     np.arange(8.0).reshape(4, 2),
@@ -85,3 +85,70 @@ def test_an_agent_s_observations_get_what_the_model_needs() -> None:
     assert found.packed[:, 2:].tolist() == [[1.0, 1.0]] * 4
     with pytest.raises(ValueError, match="known standard deviations exactly where"):
         NoiseModel(known=True).observed(PLAIN, 0)
+
+
+MEANS = Observations.of_means(
+    [np.array([[0.0, 1.0], [2.0, 3.0]]), np.array([[5.0, 5.0]]), np.arange(6.0).reshape(3, 2)],
+    np.array([7.0, 8.0, 9.0]),
+    rows=np.array([4, 1, 10]),
+    noise_std=np.array([0.1, 0.2, 0.3]),
+)
+
+
+def test_means_know_their_points() -> None:
+    points = MEANS.points
+    assert points is not None
+    assert MEANS.inputs.tolist() == [[1.0, 2.0], [5.0, 5.0], [2.0, 3.0]]
+    assert MEANS.weight is not None
+    assert MEANS.weight.tolist() == [0.25, 1.0, 0.1]
+    assert points.mean(np.arange(6.0)).tolist() == [0.5, 2.0, 4.0]
+    pairs = np.random.default_rng(0).random((6, 6))
+    weights = np.random.default_rng(1).random((3, 3))
+    assert (weights * points.mean_of_pairs(pairs)).sum() == pytest.approx((points.share_pairs(weights) * pairs).sum())
+    equal = Points.of(np.arange(12.0).reshape(3, 2, 2))
+    assert equal.starts.tolist() == [0, 2, 4, 6]
+    assert len(Points.of(np.empty((0, 4, 2)))) == 0
+
+
+@pytest.mark.parametrize("chosen", [[2, 0], slice(1, None), np.array([True, False, True]), slice(0), [1, 1]])
+def test_rows_of_means_keep_their_points(chosen: list[int]) -> None:
+    some = MEANS.rows(chosen)
+    assert some.points is not None
+    assert len(some.points) == len(some)
+    assert np.allclose(some.points.mean(some.places), some.inputs)
+
+
+def test_means_and_single_rows_are_joined() -> None:
+    single = Observations(np.array([[3.0, 4.0]]), np.array([1.0]), np.array([0.5]))
+    for parts in ([single, MEANS], [MEANS.rows([2]), single, MEANS.rows([0, 1])]):
+        result = Observations.joined(parts)
+        assert result.points is not None
+        assert result.weight is not None
+        assert np.allclose(result.points.mean(result.places), result.inputs)
+        assert result.weight[result.values == 1.0] == [1.0]
+        assert result.rows(slice(len(parts[0]))).values.tolist() == parts[0].values.tolist()
+    with pytest.raises(ValueError, match="all know the same about their noise"):
+        Observations.joined([PLAIN, MEANS])
+
+
+def test_means_in_other_units_and_coordinates() -> None:
+    assert MEANS.divided(2.0).points is MEANS.points
+    assert MEANS.at(2.0 * MEANS.inputs, 2.0 * MEANS.places).places.tolist() == (2.0 * MEANS.places).tolist()
+    with pytest.raises(ValueError, match="points in the other coordinates"):
+        MEANS.at(MEANS.inputs)
+    moved = MEANS.at(MEANS.inputs, MEANS.places * [1.0, -1.0])
+    assert len({one.version for one in (MEANS, moved, replace(MEANS, points=None))}) == 3
+    assert not MEANS.same(moved)
+    assert MEANS.same(MEANS.rows(slice(None)))
+
+
+def test_means_are_not_sent_as_rows() -> None:
+    for send in (lambda: MEANS.packed, lambda: MEANS.unpacked(np.zeros(0), np.zeros(0))):
+        with pytest.raises(ValueError, match="single places"):
+            send()
+
+
+@pytest.mark.parametrize("starts", [[0, 2], [1, 3], [0, 2, 2, 3]])
+def test_every_observation_has_a_point(starts: list[int]) -> None:
+    with pytest.raises(ValueError, match="ascending"):
+        Points(np.zeros((3, 2)), np.array(starts))

@@ -206,7 +206,7 @@ def _observed(kernel: Kernel, inputs: Array, size: int, agent: int) -> Observati
     values = np.where(np.arange(len(inputs)) % 2, 1.0, -1.0) + 0.01 * agent
     known = np.full(len(inputs), 0.1) if noise.known else None
     result = noise.observed(Observations(inputs, values, known), agent % max(1, len(noise.groups)))
-    return StandIns(inputs, values, result.noise_std, result.group, result.weight, size - len(inputs))
+    return StandIns(inputs, values, result.noise_std, result.group, result.weight, more=size - len(inputs))
 
 
 class Counted(Dataset):

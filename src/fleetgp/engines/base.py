@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.basis import Basis
+from fleetgp.engines.covariances import covariance_of, cross_of, slopes_of
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.linalg.cholesky import Cholesky, factorize
@@ -25,7 +26,8 @@ from fleetgp.model.observations import Observations
 class Engine(abc.ABC):
     """The GP of one agent's data, with answers that are exact or certified; None where there is none.
 
-    `register_engine` adds another one; tests/engines/test_conformance.py has what it must pass.
+    `register_engine` adds another one; tests/engines/test_conformance.py has what it must pass. Observations may be
+    means of f over several points: `covariances` has their covariances, with any kernel.
     """
 
     name: ClassVar[str]
@@ -257,13 +259,13 @@ def translate_theta_errors(*, units: Array | None = None, names: Sequence[str] |
 
 
 def mean_and_covariance(
-    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
+    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
 ) -> tuple[Array, Array]:
-    """Mean (T,) and covariance (T, T) of f at the queries, given observations y at the inputs (N, D).
+    """Mean (T,) and covariance (T, T) of f at the queries, given N observations y.
 
     factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
     """
-    cross = kernel(inputs, queries, h)
+    cross = cross_of(kernel, data, queries, h)
     mean = weights @ cross
     half = factor.half_solve_in_place(cross)
     return mean, symmetric(kernel(queries, None, h) - half.T @ half)
@@ -281,14 +283,14 @@ def symmetric(covariance: Array) -> Array:
 
 
 def slopes_given(
-    kernel: Kernel, h: Hyperparameters, inputs: Array, factor: Cholesky, weights: Array, queries: Array
+    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
 ) -> Slopes:
-    """At the queries (T, D), given observations y at the inputs (N, D).
+    """At the queries (T, D), given N observations y.
 
     factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
     """
-    changes = kernel.slopes(inputs, queries, h)  # (D, N, T)
-    solved = factor.solve(kernel(inputs, queries, h))
+    changes = slopes_of(kernel, data, queries, h)  # (D, N, T)
+    solved = factor.solve(cross_of(kernel, data, queries, h))
     of_prior, bends = kernel.curvature(queries, h)
     halves = np.stack([factor.half_solve(change) for change in changes])
     return Slopes(
@@ -312,12 +314,12 @@ def slopes_of_each(
     """
     result, jitter, noise = [], 0.0, kernel.noise(data, h)
     for near, query in zip(rows, queries, strict=True):
-        inputs, values = data.inputs[near], data.values[near]
-        factor = factorize(kernel(inputs, None, h), noise[near])
+        some = data.rows(near)
+        factor = factorize(covariance_of(kernel, some, h), noise[near])
         if factor is None:
             raise failure(near)
         jitter = max(jitter, factor.jitter)
-        result.append(slopes_given(kernel, h, inputs, factor, factor.solve(values), query[None]))
+        result.append(slopes_given(kernel, h, some, factor, factor.solve(some.values), query[None]))
     return joined(result, queries.shape[1]), jitter
 
 

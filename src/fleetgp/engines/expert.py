@@ -150,7 +150,10 @@ class Expert:
         self.agent = agent
         self._dense = DenseEngine(data, kernel, agent)
         self._vecchia = VecchiaEngine(data, kernel, agent, n_neighbours)
-        certified = smooth and moments and engine in ("auto", "moments")
+        single = data.points is None and data.weight is None
+        if engine == "moments" and not single:
+            raise InputError('the moments engine needs observations at single places with one noise: use "auto"')
+        certified = smooth and moments and single and engine in ("auto", "moments")
         self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
         self._settled: Engine | None = None
@@ -195,6 +198,8 @@ class Expert:
 
     def grow(self, data: Observations) -> None:
         """All observations, of which the first are those that there are. The engines share the arrays."""
+        if data.points is not None:
+            self._moments = None
         for engine in (self._dense, self._vecchia, self._moments, self._other, *self._offers):
             if engine is not None:
                 engine.grow(data)
@@ -221,7 +226,7 @@ class Expert:
         """Whether the dense engine is not tried."""
         if self._other is not None:
             return False
-        return self._engine == "vecchia" or (self._engine != "dense" and self.size > MOST_DENSE)
+        return self._engine == "vecchia" or (self._engine != "dense" and len(self.data.places) > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
         """The engines to try, in this order; the last one always answers, unless it was settled. A function of the data
@@ -288,6 +293,8 @@ class Expert:
 
 def _offers(data: Observations, kernel: Kernel, agent: int | None) -> list[Engine]:
     """The engines of other packages that say that they are for these data and this kernel."""
+    if data.points is not None:  # they may not know about points
+        return []
     others = [other for other in ENGINES.values() if other is not None and other.applies is not None]
     return [other.make(data, kernel, agent) for other in others if other.applies and other.applies(data, kernel)]
 
@@ -358,6 +365,8 @@ def reweighed(expert: Expert, theta: Array) -> Expert:
     sigma_g too large, which would hide them: where the median of |z| is smaller than that of a normal distribution, all
     are judged by that. Weights are a function of the observations and of theta: nothing is sent.
     """
+    if expert.data.points is not None:
+        raise InputError("outliers cannot be weighed down among means over several points: only among single rows")
     kernel, noise = expert.kernel, expert.kernel.noise_model
     plain = expert.data.weighted(np.ones(expert.size))
     nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)

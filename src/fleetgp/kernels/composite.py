@@ -485,6 +485,8 @@ def with_noise(kernel: Kernel, noise_model: NoiseModel) -> Kernel:
 
 def as_composite(kernel: Kernel, dimension: int) -> Composite:
     """A kernel of `KERNELS` as a sum of one product of one leaf: for loops that only know those."""
+    if isinstance(kernel, Composite):
+        return kernel
     leaf = Scaled(tuple(range(dimension)), kernel.name)
     return Composite(kernel.name, (leaf,), ((0,),), kernel.noise_model)
 

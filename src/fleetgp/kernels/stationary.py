@@ -135,15 +135,19 @@ class Kernel(abc.ABC):
         Infinite along the inputs of `rough_axes`, along which f has no derivative.
         """
 
+    def noise_differs(self, data: Observations) -> bool:
+        """Whether these observations do not all have the same noise."""
+        return self.noise_model.differs or data.weight is not None
+
     def noise(self, data: Observations, h: Hyperparameters) -> Array:
         """The variance of the noise of each observation, (N,)."""
-        if self.noise_model.differs:
+        if self.noise_differs(data):
             return self.noise_model.variance(data, self.sigmas(h.theta))
         return np.full(len(data), h.noise**2)
 
     def noise_slopes(self, data: Observations, h: Hyperparameters) -> Array:
         """Its derivatives by the logarithms of the last hyperparameters, which are of the noise, (Q, N)."""
-        if self.noise_model.differs:
+        if self.noise_differs(data):
             return self.noise_model.slopes(data, self.sigmas(h.theta))
         return 2.0 * self.noise(data, h)[None]
 

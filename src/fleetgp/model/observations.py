@@ -1,4 +1,7 @@
-"""Observations: where they were made, what was observed, and what is known about the noise of each; and summaries."""
+"""Observations: where they were made, what was observed, and what is known about the noise of each.
+
+An observation is of the field f at one place, or of the mean of f over a few points.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,81 @@ VERSION_BYTES = 6
 
 
 @dataclass(frozen=True, eq=False)
+class Points:
+    """A few points for each of N observations: those of observation n are places[starts[n] : starts[n + 1]].
+
+    places: (P, D).  starts: (N + 1,) ascending from 0 to P; every observation has at least one point.
+
+    >>> points = Points.of([np.array([[0.0], [1.0]]), np.array([[5.0]])])
+    >>> points.starts.tolist(), points.counts.tolist(), points.mean(points.places).tolist()
+    ([0, 2, 3], [2, 1], [[0.5], [5.0]])
+    """
+
+    places: Array
+    starts: IntArray
+
+    def __post_init__(self) -> None:
+        sound = self.starts[0] == 0 and self.starts[-1] == len(self.places) and bool((np.diff(self.starts) > 0).all())
+        if not sound:
+            raise ValueError(f"expected starts from 0 to {len(self.places)}, ascending, got {self.starts}")
+
+    @classmethod
+    def of(cls, groups: Sequence[Array] | Array) -> Points:
+        """From the points of each observation, (S_n, D); or (N, S, D) where all have equally many."""
+        if isinstance(groups, np.ndarray):
+            count, each, width = groups.shape
+            return cls(groups.reshape(-1, width), each * np.arange(count + 1))
+        counts = [len(group) for group in groups]
+        return cls(np.concatenate(list(groups)), np.cumsum([0, *counts]))
+
+    @classmethod
+    def single(cls, inputs: Array) -> Points:
+        """One point for each observation."""
+        return cls(inputs, np.arange(len(inputs) + 1))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Points]) -> Points:
+        """Several as one, in their order."""
+        starts = np.cumsum(np.concatenate([np.zeros(1, dtype=np.int64), *(part.counts for part in parts)]))
+        return cls(np.concatenate([part.places for part in parts]), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def counts(self) -> IntArray:
+        """(N,) how many points each observation has."""
+        return np.diff(self.starts)
+
+    def rows(self, chosen: Any) -> Points:
+        """Those of some observations: a slice, a mask, or the numbers of rows."""
+        numbers = np.arange(len(self))[chosen]
+        counts = self.counts[numbers]
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        shift = np.repeat(self.starts[numbers] - starts[:-1], counts)
+        return Points(self.places[shift + np.arange(starts[-1])], starts)
+
+    def mean(self, values: Array) -> Array:
+        """Of values at all points, (P, ..), the mean over those of each observation, (N, ..)."""
+        if not len(self):
+            return values[:0]
+        if values.flags.f_contiguous:  # along the axis that lies together in memory
+            totals = np.add.reduceat(values.T, self.starts[:-1], axis=-1).T
+        else:
+            totals = np.add.reduceat(values, self.starts[:-1], axis=0)
+        return np.asarray(totals / self.counts.reshape(-1, *(1,) * (values.ndim - 1)))
+
+    def mean_of_pairs(self, values: Array) -> Array:
+        """Of values at all pairs of points, (P, P), the mean over those of each pair of observations, (N, N)."""
+        return self.mean(self.mean(values).T).T
+
+    def share_pairs(self, weights: Array) -> Array:
+        """The weights (P, P) with which pairs of points count where their means have these weights, (N, N)."""
+        shared = weights / np.multiply.outer(self.counts, self.counts)
+        return np.repeat(np.repeat(shared, self.counts, axis=0), self.counts, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
 class Observations:
     """N observations y_n = f(x_n) + noise, a row each. The arrays must not be written to.
 
@@ -24,12 +102,23 @@ class Observations:
     noise_std: (N,) the known standard deviation of each; None where there is none.
     group: (N,) the number of the noise group that each is of; None where all are of one.
     weight: (N,) by what the trained variance of the noise is multiplied; None for 1.
+    points: of observations that are means of f over a few points, y_n = (1 / S_n) sum_s f(p_ns) + noise. Their `inputs`
+        are then the means of their points, by which neighbours are found. None where all are of f at their inputs.
 
-    What an observation is of is said by its row of `inputs` alone: only engines and kernels look into it.
+    Only engines and kernels know what an observation is of: everything else passes it on.
 
     >>> data = Observations(np.array([[0.0], [1.0]]), np.array([2.0, 3.0]), noise_std=np.array([0.1, 0.2]))
     >>> len(data), data.dimension, data.rows([1]).values.tolist(), data.packed.tolist()
     (2, 1, [3.0], [[0.0, 0.1], [1.0, 0.2]])
+
+    Means of four rows and of two, joined with a single row:
+
+    >>> points = [np.array([[0.0], [1.0]]), np.array([[5.0], [6.0]])]
+    >>> means = Observations.of_means(points, np.array([2.0, 3.0]), rows=np.array([4, 2]))
+    >>> means.inputs.tolist(), means.weight.tolist()
+    ([[0.5], [5.5]], [0.25, 0.5])
+    >>> Observations.joined([Observations(np.array([[9.0]]), np.array([7.0])), means]).weight.tolist()
+    [1.0, 0.25, 0.5]
     """
 
     inputs: Array
@@ -37,6 +126,27 @@ class Observations:
     noise_std: Array | None = None
     group: IntArray | None = None
     weight: Array | None = None
+    points: Points | None = None
+
+    @classmethod
+    def of_means(
+        cls,
+        points: Points | Sequence[Array] | Array,
+        values: Array,
+        rows: Array | IntArray | None = None,
+        noise_std: Array | None = None,
+        group: IntArray | None = None,
+    ) -> Observations:
+        """Of means of f over a few points each.
+
+        points: of each observation (S_n, D), or (N, S, D).  values: (N,).
+        rows: (N,) how many rows each value is the mean of: the trained variance of its noise is sigma_eps^2 / rows.
+            Where rows count by weights w, which sum to 1, this is 1 / sum w^2. None for 1.
+        noise_std: (N,) the known standard deviation of each value.  group: (N,) its noise group.
+        """
+        points = points if isinstance(points, Points) else Points.of(points)
+        weight = None if rows is None else 1.0 / np.asarray(rows, dtype=float)
+        return cls(points.mean(points.places), values, noise_std, group, weight, points)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,9 +157,19 @@ class Observations:
         return int(self.inputs.shape[1])
 
     @property
+    def places(self) -> Array:
+        """(P, D) where f is observed: the points, or the inputs where each observation has one."""
+        return self.inputs if self.points is None else self.points.places
+
+    def mean(self, values: Array) -> Array:
+        """Of values at all places, (P, ..), the mean over those of each observation, (N, ..)."""
+        return values if self.points is None else self.points.mean(values)
+
+    @property
     def arrays(self) -> tuple[Array, ...]:
         """All that there are."""
-        every: tuple[Any, ...] = (self.inputs, self.values, self.noise_std, self.group, self.weight)
+        points: tuple[Any, ...] = () if self.points is None else (self.points.places, self.points.starts)
+        every: tuple[Any, ...] = (self.inputs, self.values, self.noise_std, self.group, self.weight, *points)
         return tuple(array for array in every if array is not None)
 
     @property
@@ -62,7 +182,8 @@ class Observations:
     def version(self) -> int:
         """A number that differs where anything else is observed; the same in every process."""
         result = hashlib.blake2b(digest_size=VERSION_BYTES)
-        for part in (self.packed, self.values):
+        points = () if self.points is None else (self.points.places, self.points.starts)
+        for part in (self._columns, self.values, *points):
             result.update(np.ascontiguousarray(part).tobytes())
         return int.from_bytes(result.digest(), "big")
 
@@ -83,6 +204,7 @@ class Observations:
             None if self.noise_std is None else self.noise_std[chosen],
             None if self.group is None else self.group[chosen],
             None if self.weight is None else self.weight[chosen],
+            None if self.points is None else self.points.rows(chosen),
         )
 
     def drawn(self, count: int, seed: int) -> IntArray:
@@ -91,26 +213,52 @@ class Observations:
 
     @staticmethod
     def joined(parts: Sequence[Observations]) -> Observations:
-        """Several as one, in their order. All must know the same about their noise."""
+        """Several as one, in their order.
+
+        All must know the same about their noise. Where some have points, those without have one each, their input; and
+        those without a weight have 1.
+        """
         return parts[0].followed_by(parts[1:])
 
     def followed_by(self, others: Sequence[Observations]) -> Observations:
         """These and others as one."""
-        every = [part.arrays for part in (self, *others)]
-        if len({len(arrays) for arrays in every}) != 1:
+        parts = (self, *others)
+        if any(part.points is not None for part in parts):
+            parts = tuple(part._with_points(weighted=any(one.weight is not None for one in parts)) for part in parts)
+        if len({len(part.arrays) for part in parts}) != 1:
             raise ValueError("expected observations that all know the same about their noise")
-        result = iter([np.concatenate(columns) for columns in zip(*every, strict=True)])
-        inputs, values = next(result), next(result)
-        noise_std, group, weight = (
-            None if array is None else next(result) for array in (self.noise_std, self.group, self.weight)
+
+        def column(name: str) -> Any:
+            own = [getattr(part, name) for part in parts]
+            return None if own[0] is None else np.concatenate(own)
+
+        points = [part.points for part in parts if part.points is not None]
+        return type(self)(
+            column("inputs"),
+            column("values"),
+            column("noise_std"),
+            column("group"),
+            column("weight"),
+            Points.joined(points) if points else None,
         )
-        return type(self)(inputs, values, noise_std, group, weight)
+
+    def _with_points(self, *, weighted: bool) -> Observations:
+        """The same with points, one each if there are none, and with weights if they are wanted."""
+        return replace(
+            self,
+            points=Points.single(self.inputs) if self.points is None else self.points,
+            weight=np.ones(len(self)) if weighted and self.weight is None else self.weight,
+        )
 
     # ---- other numbers in the same rows ----------------------------------------------------------------------
 
-    def at(self, inputs: Array) -> Observations:
-        """The same observations, with inputs in other coordinates."""
-        return replace(self, inputs=inputs)
+    def at(self, inputs: Array, places: Array | None = None) -> Observations:
+        """The same observations, with inputs in other coordinates. places: their points in these, if they have any."""
+        if self.points is None:
+            return replace(self, inputs=inputs)
+        if places is None:
+            raise ValueError("expected the points in the other coordinates too")
+        return replace(self, inputs=inputs, points=replace(self.points, places=places))
 
     def with_values(self, values: Array) -> Observations:
         """Other values observed in the same way."""
@@ -136,13 +284,19 @@ class Observations:
     @property
     def packed(self) -> Array:
         """All but the values as one matrix: the inputs, then what is known about the noise."""
+        if self.points is not None:
+            raise ValueError("expected observations at single places: means over several points are not sent as rows")
+        return self._columns
+
+    @property
+    def _columns(self) -> Array:
         columns = [array for array in (self.noise_std, self.weight, self.group) if array is not None]
         return np.column_stack([self.inputs, *columns]) if columns else self.inputs
 
     def unpacked(self, matrix: Array, values: Array) -> Observations:
         """The converse, for rows that are like these; they may come from a peer."""
         width = self.dimension
-        rows = matrix.reshape(-1, width + len(self.arrays) - 2)
+        rows = matrix.reshape(-1, self.packed.shape[1])
         columns = iter(rows[:, width:].T)
         noise_std, weight, group = (
             None if array is None else next(columns) for array in (self.noise_std, self.weight, self.group)

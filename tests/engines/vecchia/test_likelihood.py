@@ -13,7 +13,7 @@ from fleetgp.arrays import Array
 from fleetgp.engines.dense import reference
 from fleetgp.engines.vecchia import compiled, likelihood
 from fleetgp.engines.vecchia.engine import VecchiaEngine
-from fleetgp.engines.vecchia.likelihood import Ordered
+from fleetgp.engines.vecchia.likelihood import StationaryData
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import KERNELS, Kernel, Matern32
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -41,7 +41,7 @@ class TestLikelihood:
         """One conditional density after the other, each with as many neighbours as there are."""
         inputs, y, log_theta = problem(rng, 25, dimension)
         h = Hyperparameters.from_log(log_theta)
-        data = Ordered(KERNELS[kernel], Observations(inputs, y), h)
+        data = StationaryData(KERNELS[kernel], Observations(inputs, y), h)
         total = np.zeros(dimension + 3)
         for row in range(1, 25):
             total += likelihood.conditionals(data, np.array([row]), np.arange(row, dtype=np.int32)[None])[0][0]

@@ -25,6 +25,7 @@ from fleetgp.engines.base import (
     slopes_given,
 )
 from fleetgp.engines.basis import Basis
+from fleetgp.engines.covariances import between, covariance_of, cross_of
 from fleetgp.engines.dense.likelihood import evaluate_stack, stack_size
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
@@ -41,9 +42,9 @@ ENTRY = 9e-9
 CALLS = 1e-4
 
 
-def expected_seconds(size: int) -> float:
-    """Of a likelihood with its gradient: N^3 operations for the factor and the inverse, N^2 for all else."""
-    return size**3 / LARGE_RATE + ENTRY * size**2 + CALLS
+def expected_seconds(size: int, points: int) -> float:
+    """Of a likelihood with its gradient: N^3 operations for the factor and the inverse, P^2 for all else."""
+    return size**3 / LARGE_RATE + ENTRY * points**2 + CALLS
 
 
 class DensePosterior:
@@ -65,7 +66,7 @@ class DensePosterior:
         more = data.rows(slice(old, None))
         if not len(more):
             return self
-        cross, corner = self.kernel(self.data.inputs, more.inputs, h), self.kernel(more.inputs, None, h)
+        cross, corner = between(self.kernel, self.data, more, h), covariance_of(self.kernel, more, h)
         factor = self._factor.extended(cross, corner, self.kernel.noise(more, h))
         return None if factor is None else DensePosterior(data, self.kernel, h, factor)
 
@@ -80,7 +81,7 @@ class DensePosterior:
         return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
 
     def _cross(self, queries: Array) -> Array:
-        return self.kernel(self.data.inputs, queries, self.hyperparameters)
+        return cross_of(self.kernel, self.data, queries, self.hyperparameters)
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
@@ -92,11 +93,11 @@ class DensePosterior:
     def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
         h = self.hyperparameters
-        return mean_and_covariance(self.kernel, h, self.data.inputs, self._factor, self._alpha, queries)
+        return mean_and_covariance(self.kernel, h, self.data, self._factor, self._alpha, queries)
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries."""
-        return slopes_given(self.kernel, self.hyperparameters, self.data.inputs, self._factor, self._alpha, queries)
+        return slopes_given(self.kernel, self.hyperparameters, self.data, self._factor, self._alpha, queries)
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
@@ -117,7 +118,7 @@ class DensePosterior:
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
-        return np.asarray(basis.at(self.data.inputs).T @ self.weights(queries))
+        return np.asarray(self.data.mean(basis.at(self.data.places)).T @ self.weights(queries))
 
 
 def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
@@ -152,7 +153,7 @@ class DenseEngine(DataEngine):
     name = "dense"
 
     def cost(self, theta: Array) -> float:
-        return expected_seconds(self.size)
+        return expected_seconds(self.size, len(self.data.places))
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient, with all cores on this one agent."""
@@ -168,7 +169,8 @@ class DenseEngine(DataEngine):
         alike = defaultdict(list)
         for i, (expert, row) in enumerate(zip(engines, log_thetas, strict=True)):
             if (np.abs(row) < LARGEST_LOG).all():
-                alike[expert.data.inputs.shape, expert.kernel].append(i)
+                data = expert.data
+                alike[data.inputs.shape, expert.kernel, data.points is None, data.weight is None].append(i)
             else:
                 result[i] = out_of_range(expert.agent, row)
 
@@ -178,11 +180,11 @@ class DenseEngine(DataEngine):
                 result[i] = evaluation or expert.failure(Hyperparameters.from_log(log_thetas[i]))
 
         stacks = []
-        for ((size, _), _), rows in alike.items():
+        for ((size, _), *_), rows in alike.items():
             turns = -(-len(rows) // (stack_size(size) * cores()))
             count = min(len(rows), turns * cores())  # as many for each core
             stacks += [part.tolist() for part in np.array_split(rows, count)]
-        share(evaluate, stacks, largest=max((size for (size, _), _ in alike), default=0))
+        share(evaluate, stacks, largest=max((size for (size, _), *_ in alike), default=0))
         return [result[i] for i in range(len(engines))]
 
     def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
@@ -195,14 +197,14 @@ class DenseEngine(DataEngine):
 
     def posterior(self, h: Hyperparameters) -> DensePosterior:
         """The same, from all rows; a MemoryError is the caller's to explain."""
-        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h), pivot=PIVOT)
+        factor = factorize(covariance_of(self.kernel, self.data, h), self.kernel.noise(self.data, h), pivot=PIVOT)
         if factor is None:
             raise self.failure(h)
         return DensePosterior(self.data, self.kernel, h, factor)
 
     def products(self, theta: Array, trend: Trend) -> Array:
         h = Hyperparameters.from_theta(theta)
-        factor = factorize(self.kernel(self.data.inputs, None, h), self.kernel.noise(self.data, h))
+        factor = factorize(covariance_of(self.kernel, self.data, h), self.kernel.noise(self.data, h))
         if factor is None:
             raise self.failure(h)
         half = factor.half_solve_in_place(np.asfortranarray(trend.with_observations(self.data)))

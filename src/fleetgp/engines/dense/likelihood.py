@@ -20,7 +20,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.engines.base import DataEngine, Evaluation
-from fleetgp.kernels.composite import Composite
+from fleetgp.kernels.composite import Composite, as_composite
 from fleetgp.kernels.stationary import Stationary, scaled_squared_distance
 from fleetgp.linalg.cholesky import factorize, factorize_in_place
 from fleetgp.linalg.compiling import compiled_module
@@ -33,8 +33,9 @@ def evaluation(data: Observations, kernel: Composite, log_theta: Array) -> Evalu
     """NLL and log-gradient; None where no jitter is enough."""
     h = Hyperparameters.from_log(log_theta)
     with np.errstate(all="ignore"):
-        covariance = kernel.at(data.inputs, None, h)
-        factor = factorize(covariance.matrix, kernel.noise(data, h))
+        covariance, points = kernel.at(data.places, None, h), data.points
+        matrix = covariance.matrix if points is None else points.mean_of_pairs(covariance.matrix)
+        factor = factorize(matrix, kernel.noise(data, h))
         if factor is None:
             return None
         alpha = factor.solve(data.values)
@@ -42,7 +43,8 @@ def evaluation(data: Observations, kernel: Composite, log_theta: Array) -> Evalu
         lower = np.tril(factor.inverse_in_place())
         b = lower + np.tril(lower, -1).T - np.outer(alpha, alpha)
         by_noise = kernel.noise_slopes(data, h) @ np.diagonal(b)
-        gradient = 0.5 * np.concatenate([covariance.contract(b), by_noise])
+        by_kernel = covariance.contract(b if points is None else points.share_pairs(b))
+        gradient = 0.5 * np.concatenate([by_kernel, by_noise])
     if not (np.isfinite(nll) and np.isfinite(gradient).all()):
         return None
     return Evaluation(nll, gradient, factor.jitter)
@@ -66,22 +68,23 @@ def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Eva
     """NLL and log-gradient of experts of equal size and kernel, each at its own log theta; None where no jitter is
     enough.
     """
-    kernel = experts[0].kernel
-    if isinstance(kernel, Composite):
-        rows = zip(experts, log_thetas, strict=True)
-        return [evaluation(expert.data, kernel, row) for expert, row in rows]
+    kernel, first = experts[0].kernel, experts[0].data
+    if isinstance(kernel, Composite) or first.points is not None:
+        composite = as_composite(kernel, first.dimension)
+        return [evaluation(expert.data, composite, row) for expert, row in zip(experts, log_thetas, strict=True)]
     assert isinstance(kernel, Stationary)
+    differs = kernel.noise_differs(first)
     inputs = np.stack([expert.data.inputs for expert in experts])
     y = np.stack([expert.data.values for expert in experts])
     batch, size, dimension = inputs.shape
     theta = np.exp(log_thetas)
-    signal, noise = theta[:, dimension] ** 2, _noises(experts, theta)
+    signal, noise = theta[:, dimension] ** 2, _noises(experts, theta, differs)
     centred = inputs - inputs.mean(axis=1, keepdims=True)
     z = np.ascontiguousarray((centred / theta[:, None, :dimension]).swapaxes(1, 2))
     pairs = (batch, size * (size - 1) // 2)
     profile, slope, work = scratch(pairs, pairs, (size, size))
     result = np.full((batch, 1 + dimension + 2), np.nan)
-    precision = np.empty((batch, size if kernel.noise_model.differs else 0))
+    precision = np.empty((batch, size if differs else 0))
     fast = compiled()
     with np.errstate(all="ignore"):
         (squared_distances if fast is None else fast.squared_distances)(z, profile)
@@ -93,7 +96,7 @@ def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Eva
         for b in np.flatnonzero(~np.isfinite(result[:, 0])):
             one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], result[b], precision[b]
             jitters[b] = likelihood_with_jitter(*one)
-    if kernel.noise_model.differs:
+    if differs:
         result = np.concatenate([result[:, :-1], _by_noises(experts, theta, precision)], axis=1)
     return [
         None if jitter is None else Evaluation(float(row[0]), row[1:], jitter)
@@ -101,9 +104,9 @@ def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Eva
     ]
 
 
-def _noises(experts: Sequence[DataEngine], theta: Array) -> Array:
+def _noises(experts: Sequence[DataEngine], theta: Array, differs: bool) -> Array:
     """(B, N) the variances of the noise of all observations, at theta (B, P)."""
-    if experts[0].kernel.noise_model.differs:
+    if differs:
         models = [Hyperparameters.from_theta(row) for row in theta]
         return np.stack([one.kernel.noise(one.data, h) for one, h in zip(experts, models, strict=True)])
     return np.repeat(theta[:, -1:] ** 2, len(experts[0].data), axis=1)

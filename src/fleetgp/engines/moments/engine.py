@@ -523,6 +523,8 @@ class MomentsEngine(SumsEngine):
     data: ChebyshevSums
 
     def __init__(self, data: Observations, agent: int | None) -> None:
+        if data.points is not None or data.weight is not None:
+            raise ValueError("expected observations at single places with one noise")
         super().__init__(ChebyshevSums(data.inputs, data.values), agent, _longest(len(data)))
 
     def grow(self, data: Observations) -> None:

@@ -202,7 +202,7 @@ def _room(dimension: int, size: int) -> tuple[Array, Array, Array, Array, Array,
 def conditionals(
     kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, result: Array
 ) -> None:
-    """result (n, 1 + D + 2) as `Ordered.conditionals` has it, of the points `rows` with neighbours near (n, m).
+    """result (n, 1 + D + 2) as `StationaryData.conditionals` has it, of the points `rows` with neighbours near (n, m).
 
     NaN or infinity where a covariance is not positive definite.
     """
@@ -266,6 +266,99 @@ def means(
             result[start + w, 1] = 1.0 + ratio - left[0, w]
             for p in range(size):
                 weights[start + w, p] = weighted[p, w]
+
+
+@jitted
+def means_over_points(
+    kind: int,
+    places: Array,
+    starts: IntArray,
+    y: Array,
+    diagonals: Array,
+    queries: Array,
+    near: Neighbours,
+    result: Array,
+    weights: Array,
+) -> None:
+    """As `means`, of observations that are means over the points starts[n] .. starts[n + 1] of places (P, D).
+
+    diagonals: (N,) of C.  near: those with fewer points come first.
+    """
+    count, size = near.shape
+    dimension, widest = places.shape[1], 1
+    for t in range(count):
+        for p in range(size):
+            widest = max(widest, starts[near[t, p] + 1] - starts[near[t, p]])
+    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
+    diagonal = np.ones((size + 1, LANES))
+    several, share = np.empty((dimension, widest * size + 1, LANES)), np.empty((widest * size + 1, LANES))
+    pairs, profiles = np.empty((widest * widest * size, LANES)), np.empty((widest * widest * size, LANES))
+    first = np.zeros(size + 2, dtype=np.int64)  # where the points of each neighbour begin; the query is the last one
+    for start in range(0, count, LANES):
+        for p in range(size + 1):
+            most = 1
+            for w in range(LANES):
+                row = min(start + w, count - 1)
+                if p < size:
+                    most = max(most, starts[near[row, p] + 1] - starts[near[row, p]])
+                    values[p, w], diagonal[p, w] = y[near[row, p]], diagonals[near[row, p]]
+                else:
+                    values[p, w] = 0.0
+            first[p + 1] = first[p] + most
+        alone = first[size] == size
+        for w in range(LANES):
+            row = min(start + w, count - 1)
+            for p in range(size):
+                begin, own = starts[near[row, p]], starts[near[row, p] + 1] - starts[near[row, p]]
+                if alone:
+                    for d in range(dimension):
+                        z[d, p, w] = places[begin, d]
+                else:
+                    for i in range(first[p + 1] - first[p]):
+                        share[first[p] + i, w] = 1.0 / own if i < own else 0.0
+                        for d in range(dimension):
+                            several[d, first[p] + i, w] = places[begin + (i if i < own else 0), d]
+            share[first[size], w] = 1.0
+            for d in range(dimension):
+                z[d, size, w] = several[d, first[size], w] = queries[row, d]
+        if alone:
+            _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
+        else:
+            _mean_profiles(kind, several, share, first, pairs, profiles, a)
+            factorized(a, values, diagonal, scales, alpha, left)
+            last_row(a, weighted)
+            back(a, scales, weighted)
+        for w in range(min(LANES, count - start)):
+            result[start + w, 0] = -left[1, w]
+            result[start + w, 1] = 1.0 - left[0, w]
+            for p in range(size):
+                weights[start + w, p] = weighted[p, w]
+
+
+@jitted
+def _mean_profiles(kind: int, z: Array, share: Array, first: IntArray, pairs: Array, profiles: Array, a: Array) -> None:
+    """a (P, LANES): means of phi over the points first[p] .. first[p + 1] of both, which count by their share."""
+    pair = 0
+    for p in range(1, len(first) - 1):
+        others, k = first[p], 0
+        for i in range(first[p], first[p + 1]):
+            for j in range(others):
+                for w in range(LANES):
+                    pairs[k, w] = (z[0, i, w] - z[0, j, w]) ** 2
+                for d in range(1, z.shape[0]):
+                    for w in range(LANES):
+                        pairs[k, w] += (z[d, i, w] - z[d, j, w]) ** 2
+                k += 1
+        profile(kind, pairs[:k], profiles[:k])
+        for q in range(p):
+            for w in range(LANES):
+                a[pair, w] = 0.0
+            for i in range(first[p], first[p + 1]):
+                for j in range(first[q], first[q + 1]):
+                    k = (i - first[p]) * others + j
+                    for w in range(LANES):
+                        a[pair, w] += share[i, w] * share[j, w] * profiles[k, w]
+            pair += 1
 
 
 ROOT = math.sqrt(2.0)
@@ -501,8 +594,9 @@ def general_conditionals(
     near: Neighbours,
     result: Array,
 ) -> None:
-    """result (n, 2 + P) as `General.conditionals` has it. NaN or infinity where a covariance is not positive definite.
+    """result (n, 2 + P) as `CompositeData.conditionals` has it.
 
+    NaN or infinity where a covariance is not positive definite.
     noise (N,), slopes (Q, N): of the observations' noise, and its derivatives.
     """
     count, size = near.shape

@@ -37,13 +37,14 @@ from fleetgp.engines.base import (
     slopes_of_each,
 )
 from fleetgp.engines.basis import Basis
+from fleetgp.engines.covariances import covariance_of, variance_of
 from fleetgp.engines.vecchia.likelihood import (
     NotPositiveDefiniteError,
-    Points,
+    OrderedData,
     conditionals,
     evaluation,
     means,
-    points,
+    ordered_data,
     products,
 )
 from fleetgp.engines.vecchia.ordering import Neighbours, coarse_to_fine, nearest_earlier
@@ -77,7 +78,7 @@ class VecchiaPosterior:
     ) -> None:
         self.data, self.kernel, self.hyperparameters = data, kernel, h
         self.jitter, self._agent = 0.0, agent
-        self._points = points(kernel, data, h)
+        self._ordered = ordered_data(kernel, data, h)
         self._neighbours = min(neighbours, len(data))
         self._scales, _ = kernel.scales(h, data.dimension)
         self._tree = scipy.spatial.cKDTree(data.inputs / self._scales)
@@ -100,12 +101,12 @@ class VecchiaPosterior:
                 f"the points, got {len(used)}: give fewer points, points that are closer together, or fewer neighbours"
             )
         data = self.data.rows(used)
-        factor = factorize(self.kernel(data.inputs, None, h), self.kernel.noise(data, h))
+        factor = factorize(covariance_of(self.kernel, data, h), self.kernel.noise(data, h))
         if factor is None:
             raise self._failure(len(used))
         self.jitter = max(self.jitter, factor.jitter)
         weights = factor.solve(data.values)
-        return mean_and_covariance(self.kernel, h, data.inputs, factor, weights, queries)
+        return mean_and_covariance(self.kernel, h, data, factor, weights, queries)
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
@@ -137,13 +138,13 @@ class VecchiaPosterior:
         """How far each observation is off the mean given its nearest others, and the variance of f there: (N,) each."""
         inputs, size = self.data.inputs, len(self.data)
         count = min(LEFT_OUT, self._neighbours, size - 1)
-        error, variance = self.data.values.copy(), self.kernel.variance(inputs, self.hyperparameters)
+        error, variance = self.data.values.copy(), variance_of(self.kernel, self.data, self.hyperparameters)
         for start in range(0, size if count else 0, BLOCK):
             rows = np.arange(start, min(start + BLOCK, size))
             _, near = self._tree.query(inputs[rows] / self._scales, k=np.arange(1, count + 2))
             own = near == rows[:, None]
             own[~own.any(axis=1), -1] = True  # as many others are at the same place
-            result, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count))
+            result, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count), rows)
             error[rows] -= result[:, 0]
             variance[rows] = np.maximum(variance[rows] - result[:, 1], 0.0)
         return error, variance
@@ -155,7 +156,8 @@ class VecchiaPosterior:
         step = max(1, WORK // (basis.rank * self._neighbours))
         for start in range(0, len(queries), step):
             some = slice(start, start + step)
-            values = basis.at(self.data.inputs[near[some]].reshape(-1, self.data.dimension))
+            data = self.data.rows(near[some].reshape(-1))
+            values = data.mean(basis.at(data.places))
             result[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
         return result
 
@@ -171,12 +173,18 @@ class VecchiaPosterior:
         _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
         return np.asarray(near.astype(np.int32).reshape(len(queries), count))
 
-    def _given(self, queries: Array, near: Neighbours) -> tuple[Array, Array]:
-        """Mean and what is explained, (T, 2), given these observations (T, m), and their weights."""
+    def _given(self, queries: Array, near: Neighbours, rows: IntArray | None = None) -> tuple[Array, Array]:
+        """Mean and what is explained, (T, 2), given these observations (T, m), and their weights.
+
+        rows: instead of f at the queries, the observations of these numbers without their noise.
+        """
         h = self.hyperparameters
         most = self.kernel.variance(queries, h) + self.kernel.sigmas(h.theta).max() ** 2
         try:
-            result, weights, jitter = means(self._points, queries, near, most)
+            if rows is None:
+                result, weights, jitter = means(self._ordered, queries, near, most)
+            else:
+                result, weights, jitter = self._ordered.means_of(rows, near, most)
         except NotPositiveDefiniteError:
             raise self._failure(near.shape[1]) from None
         self.jitter = max(self.jitter, jitter)
@@ -195,9 +203,10 @@ OPERATION = 2e-10
 CALLS = 3e-4
 
 
-def expected_seconds(size: int, n_neighbours: int) -> float:
+def expected_seconds(size: int, n_neighbours: int, points: int) -> float:
     """Of a likelihood with its gradient, neighbours known."""
-    return size * (PAIR * n_neighbours**2 / 2 + OPERATION * n_neighbours**3 / 3) + CALLS
+    pairs = n_neighbours**2 / 2 * (points / size) ** 2
+    return size * (PAIR * pairs + OPERATION * n_neighbours**3 / 3) + CALLS
 
 
 #: Ratios are rounded to powers of two: theta on its way has the same neighbours for long, and all are near enough. This
@@ -324,7 +333,7 @@ class VecchiaEngine(DataEngine):
             self._shapes(Hyperparameters.from_log(log_theta))
 
     def cost(self, theta: Array) -> float:
-        return expected_seconds(self.size, min(self.n_neighbours, self.size))
+        return expected_seconds(self.size, min(self.n_neighbours, self.size), len(self.data.places))
 
     def evaluate(self, log_theta: Array) -> Evaluation:
         """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
@@ -346,11 +355,10 @@ class VecchiaEngine(DataEngine):
         """Of the approximation: its conditional residuals, of every column."""
         h, order = self._checked(np.log(theta)), self._ordering()
         ordered, (parts, _) = self.data.rows(order), self._shapes(h)
-        data, columns = points(self.kernel, ordered, h), trend.with_observations(ordered)
-        noise = self.kernel.noise(ordered, h)
+        columns = trend.with_observations(ordered)
         try:
             result = [
-                shape.weight * products(self.kernel, data, noise, self._neighbours(shape), columns) for shape in parts
+                shape.weight * products(self.kernel, h, ordered, self._neighbours(shape), columns) for shape in parts
             ]
         except NotPositiveDefiniteError:
             raise self.failure(h) from None
@@ -396,8 +404,8 @@ class VecchiaEngine(DataEngine):
             raise NumericalError(f"{owner(self.agent)}: its data hold NaN or infinite values: remove them")
         return Hyperparameters.from_log(log_theta)
 
-    def _in_order(self, h: Hyperparameters) -> Points:
-        return points(self.kernel, self.data.rows(self._ordering()), h)
+    def _in_order(self, h: Hyperparameters) -> OrderedData:
+        return ordered_data(self.kernel, self.data.rows(self._ordering()), h)
 
     def _shapes(self, h: Hyperparameters) -> tuple[list[Shape], IntArray]:
         """Of the inputs that tell who is near, and the positions in theta of their length-scales."""

@@ -10,13 +10,15 @@ w = (-alpha, 0). So all derivatives are sums over pairs of points,
 
     d = sum_pq u_p t_q dC_pq        t = (1 - e^2 / v) u / 2v + e w / v
 
-`Ordered` has the points of a stationary kernel, in units of sigma_f; `General` those of any other. Compiled loops
-(`compiled`) do the same where there is Numba; where a covariance is not positive definite NumPy finds the jitter.
+`StationaryData` is for a stationary kernel, in units of sigma_f, `CompositeData` for any other, and `MeansData` for
+observations that are means over several points. Compiled loops (`compiled`) do the same where there is Numba; where a
+covariance is not positive definite NumPy finds the jitter.
 """
 
 from __future__ import annotations
 
 import abc
+from functools import cached_property
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -24,6 +26,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.engines.base import Evaluation
+from fleetgp.engines.covariances import MeanCovariance, between, covariance_of, cross_of_stacks, variance_of
 from fleetgp.engines.vecchia.ordering import Neighbours
 from fleetgp.kernels.composite import (
     Composite,
@@ -40,7 +43,7 @@ from fleetgp.linalg.cholesky import JITTERS, factorize
 from fleetgp.linalg.compiling import compiled_module
 from fleetgp.linalg.threads import spread
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.model.observations import Observations
+from fleetgp.model.observations import Observations, Points
 
 #: Points of which the sum is taken at a time, whatever the number of threads: all have the same bits.
 CHUNK = 2048
@@ -62,12 +65,13 @@ def compiled() -> ModuleType | None:
 # ---- the points ------------------------------------------------------------------------------------------------------
 
 
-class Points(abc.ABC):
+class OrderedData(abc.ABC):
     """Observations in their order, at one theta.
 
     width: of a row that an observation adds to the sum: (log v + e^2 / v) / 2, its derivatives by the `own`
         hyperparameters of the covariance, e^2 / v, and the derivatives by those of the noise.
     unit: of the observations here, in those of the data.
+    most: how many points an observation is the mean of, at most.
     """
 
     inputs: Array
@@ -76,6 +80,7 @@ class Points(abc.ABC):
     own: int
     width: int
     unit: float
+    most: int = 1
 
     @abc.abstractmethod
     def fast_conditionals(self, rows: IntArray, near: Neighbours, result: Array) -> None:
@@ -137,15 +142,21 @@ class Points(abc.ABC):
         both = np.einsum("tm,tm->t", a, self.values[near]), np.einsum("tm,tm->t", a, k[..., 0])
         return np.stack(both, axis=1) * [self.unit, self.unit**2], a, jitter
 
+    def means_of(self, rows: IntArray, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
+        """As the function `means`, of the observations `rows` without their noise."""
+        return means(self, self.inputs[rows], near, most)
 
-def points(kernel: Kernel, data: Observations, h: Hyperparameters) -> Points:
-    """As this kernel needs them."""
+
+def ordered_data(kernel: Kernel, data: Observations, h: Hyperparameters) -> OrderedData:
+    """As this kernel and these observations need it."""
+    if data.points is not None:
+        return MeansData(kernel, data, data.points, h)
     if isinstance(kernel, Composite):
-        return General(kernel, data, h)
-    if kernel.noise_model.differs:
-        return General(as_composite(kernel, data.dimension), data, h)
+        return CompositeData(kernel, data, h)
+    if kernel.noise_differs(data):
+        return CompositeData(as_composite(kernel, data.dimension), data, h)
     assert isinstance(kernel, Stationary)
-    return Ordered(kernel, data, h)
+    return StationaryData(kernel, data, h)
 
 
 def halves(count: int) -> tuple[slice, slice]:
@@ -183,7 +194,7 @@ def _with_noise(matrices: Array, noise: Array, size: Array) -> tuple[Array | Non
 KINDS: dict[type[Stationary], int] = {SquaredExponential: 0, Matern12: 1, Matern32: 2, Matern52: 3}
 
 
-class Ordered(Points):
+class StationaryData(OrderedData):
     r"""With a stationary kernel: the places (N, D) over the length-scales, and the observations (N,) over sigma_f.
 
     With r = (sigma_eps / sigma_f)^2 and everything in units of sigma_f, sigma_f itself enters by its logarithm, by r,
@@ -307,7 +318,7 @@ def _kind(leaf: Leaf) -> int | None:
     return {RationalQuadratic: RQ, Periodic: PERIODIC, Linear: LINEAR}.get(type(leaf))
 
 
-class General(Points):
+class CompositeData(OrderedData):
     """With any kernel, in the units of the data: every observation has a noise of its own, (N,), with derivatives by
     the logarithms of the hyperparameters of the noise, (Q, N), and all derivatives are by the hyperparameters
     themselves.
@@ -334,8 +345,14 @@ class General(Points):
             data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
             loops.general_means(kernel, *data, near, result, weights)
 
-    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, CompositeCovariance]:
-        covariance, noise = self.kernel.at(self.inputs[near], None, self.h), self.noise[near]
+    def _between(self, near: IntArray | Neighbours) -> CompositeCovariance | MeanCovariance:
+        """The covariances between observations (.., m), without noise."""
+        return self.kernel.at(self.inputs[near], None, self.h)
+
+    def _covariance(
+        self, near: IntArray | Neighbours
+    ) -> tuple[Array | None, float, CompositeCovariance | MeanCovariance]:
+        covariance, noise = self._between(near), self.noise[near]
         size = (np.einsum("nii->n", covariance.matrix) + noise.sum(axis=1)) / near.shape[1]
         c, jitter = _with_noise(covariance.matrix, noise, size)
         return c, jitter * float(size.max()), covariance
@@ -344,14 +361,13 @@ class General(Points):
         return self.kernel.at(self.inputs[near], queries[:, None], self.h).matrix
 
     def _derivatives(
-        self, of: CompositeCovariance, near: IntArray | Neighbours, u: Array, t: Array
+        self, of: CompositeCovariance | MeanCovariance, near: IntArray | Neighbours, u: Array, t: Array
     ) -> tuple[Array, Array]:
         by_noise = np.einsum("np,qnp->nq", u * t, self.slopes[:, near])
         return of.contract(u[:, :, None] * t[:, None]), by_noise
 
     def together(self, count: int) -> tuple[Array, float]:
-        first = self.inputs[:count]
-        covariance = self.kernel.at(first, None, self.h)
+        covariance = self._between(np.arange(count))
         noise = self.noise[None, :count]
         size = (np.einsum("nii->n", covariance.matrix[None]) + noise.sum(axis=1)) / count
         c, jitter = _with_noise(covariance.matrix[None], noise, size)
@@ -365,10 +381,78 @@ class General(Points):
         return float(total[0]), np.concatenate([total[1 : 1 + self.own], total[2 + self.own :]])
 
 
+# ---- with means over several points ----------------------------------------------------------------------------------
+
+
+class MeansData(CompositeData):
+    """Of observations that are means of f over a few points each: NumPy, and compiled means where the kernel is
+    stationary, or where all neighbours have one point.
+    """
+
+    def __init__(self, kernel: Kernel, data: Observations, points: Points, h: Hyperparameters) -> None:
+        super().__init__(as_composite(kernel, data.dimension), data, h)
+        self._data, self._points = data, points
+        self.most = int(points.counts.max(initial=1))
+        self._stationary = kernel if isinstance(kernel, Stationary) else None
+
+    def fast_conditionals(self, rows: IntArray, near: Neighbours, result: Array) -> None:
+        """Of those that have one point, as their neighbours do."""
+        counts = self._points.counts
+        single = (counts[near] == 1).all(axis=1) & (counts[rows] == 1)
+        part = result[single]
+        super().fast_conditionals(rows[single], near[single], part)
+        result[single] = part
+
+    def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
+        loops, kernel, counts = compiled(), self._stationary, self._points.counts[near]
+        kind = None if kernel is None else KINDS.get(type(kernel))
+        if loops is None:
+            return
+        if kernel is None or kind is None:
+            single = (counts == 1).all(axis=1)
+            part, weights_part = result[single], weights[single]
+            super().fast_means(queries[single], near[single], part, weights_part)
+            result[single], weights[single] = part, weights_part
+            return
+        # Batches work on as many points as any of their queries has in the same place of the order: alike go together.
+        queue, order = np.argsort(counts.sum(axis=1), kind="stable"), np.argsort(counts, axis=1, kind="stable")
+        sorted_near = np.take_along_axis(near, order, axis=1)[queue]
+        part, weights_part = result[queue], weights[queue]
+        scales, signal = kernel.split(self.h)
+        places, starts = np.ascontiguousarray(self._points.places / scales), self._points.starts
+        values, diagonal = self.values / signal, (self._variances + self.noise) / signal**2
+        queries = np.ascontiguousarray(queries[queue] / scales)
+        loops.means_over_points(kind, places, starts, values, diagonal, queries, sorted_near, part, weights_part)
+        result[queue] = part * [signal, signal**2]
+        weights[queue[:, None], order[queue]] = weights_part
+
+    @cached_property
+    def _variances(self) -> Array:
+        return variance_of(self.kernel, self._data, self.h)
+
+    def _between(self, near: IntArray | Neighbours) -> MeanCovariance:
+        return MeanCovariance(self.kernel, self._points, near, self.h)
+
+    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+        return cross_of_stacks(self.kernel, self._points, near, queries, self.h)[..., None]
+
+    def means_of(self, rows: IntArray, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
+        result, weights, jitter = np.empty((len(rows), 2)), np.empty(near.shape), 0.0
+        for i, (row, own) in enumerate(zip(rows, near, strict=True)):
+            some = self._data.rows(own)
+            factor = factorize(covariance_of(self.kernel, some, self.h), self.noise[own])
+            if factor is None:
+                raise NotPositiveDefiniteError
+            k = between(self.kernel, some, self._data.rows([row]), self.h)[:, 0]
+            weights[i], jitter = factor.solve(k), max(jitter, factor.jitter)
+            result[i] = weights[i] @ some.values, weights[i] @ k
+        return result, weights, jitter
+
+
 # ---- sums over all points --------------------------------------------------------------------------------------------
 
 
-def evaluation(data: Points, near: Neighbours) -> Evaluation | None:
+def evaluation(data: OrderedData, near: Neighbours) -> Evaluation | None:
     """NLL and log-gradient; None where no jitter helps. near: (N - m, m) neighbours of all points but the first m."""
     size = len(data.values)
     together = size - len(near)
@@ -386,18 +470,18 @@ def evaluation(data: Points, near: Neighbours) -> Evaluation | None:
     return Evaluation(nll, gradient, max([jitter, *(jitter for _, jitter in parts)]), "vecchia")
 
 
-def _summed(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+def _summed(data: OrderedData, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
     values, jitter = conditionals(data, rows, near)
     return values.sum(axis=0), jitter
 
 
-def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
+def conditionals(data: OrderedData, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
     """Rows (n, width), compiled if possible, and with jitter only where it is needed."""
     result = np.full((len(rows), data.width), np.nan)
     data.fast_conditionals(rows, near, result)
     wrong = np.flatnonzero(~np.isfinite(result).all(axis=1))
     jitters = [0.0]
-    for part in in_parts(len(wrong), near.shape[1]):
+    for part in in_parts(len(wrong), near.shape[1] * data.most):
         some = wrong[part]
         with np.errstate(all="ignore"):
             result[some], jitter = data.conditionals(rows[some], near[some])
@@ -405,29 +489,29 @@ def conditionals(data: Points, rows: IntArray, near: Neighbours) -> tuple[Array,
     return result, max(jitters)
 
 
-def products(kernel: Kernel, data: Points, noise: Array, near: Neighbours, columns: Array) -> Array:
+def products(kernel: Kernel, h: Hyperparameters, observations: Observations, near: Neighbours, columns: Array) -> Array:
     """columns'C^-1 columns, (q, q): sums of e e'/v over the points, e (q,) of all columns.
 
-    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points; noise: (N,)
-    its variances.
+    Raises NotPositiveDefiniteError. near: as of `evaluation`; columns: (N, q), in the order of the points.
     """
-    size, inputs, h = len(data.values), data.inputs, data.h
+    data, noise = ordered_data(kernel, observations, h), kernel.noise(observations, h)
+    size = len(observations)
     together = size - len(near)
-    variance = kernel.variance(inputs, h) + noise
+    variance = variance_of(kernel, observations, h) + noise
     with np.errstate(all="ignore"):
-        factor = factorize(kernel(inputs[:together], None, h), noise[:together])
+        factor = factorize(covariance_of(kernel, observations.rows(slice(together)), h), noise[:together])
         if factor is None:
             raise NotPositiveDefiniteError
         result = np.asarray(columns[:together].T @ factor.solve(columns[:together]))
         for part in in_parts(len(near), near.shape[1]):
             rows = np.arange(together, size)[part]
-            explained, weights, _ = means(data, inputs[rows], near[part], variance[rows])
+            explained, weights, _ = data.means_of(rows, near[part], variance[rows])
             e = columns[rows] - np.einsum("nm,nmq->nq", weights, columns[near[part]])
             result = result + e.T @ (e / (variance[rows] - explained[:, 1])[:, None])
     return result
 
 
-def means(data: Points, queries: Array, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
+def means(data: OrderedData, queries: Array, near: Neighbours, most: Array) -> tuple[Array, Array, float]:
     """Mean and what is explained of the prior variance, (T, 2), the weights (T, m), and the largest jitter.
 
     Compiled if possible, and with jitter only where it is needed. most: (T,) more than this cannot be explained.
@@ -436,7 +520,7 @@ def means(data: Points, queries: Array, near: Neighbours, most: Array) -> tuple[
     result, weights, jitters = np.full((len(queries), 2), np.nan), np.zeros(near.shape), [0.0]
     data.fast_means(queries, near, result, weights)
     wrong = np.flatnonzero(~(np.isfinite(result).all(axis=1) & (result[:, 1] <= most)))
-    for part in in_parts(len(wrong), near.shape[1]):
+    for part in in_parts(len(wrong), near.shape[1] * data.most):
         some = wrong[part]
         with np.errstate(all="ignore"):
             result[some], weights[some], jitter = data.means(queries[some], near[some])
