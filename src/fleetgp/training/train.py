@@ -41,39 +41,6 @@ from fleetgp.training.solver import Rounds, SolverState
 from fleetgp.validation import check_whole
 
 
-def to_model_units(shift: Array, options: TrainingOptions) -> TrainingOptions:
-    """The options, with starts and constraints on theta for the coordinates of the model.
-
-    shift: what to add to log theta of these for that of the user, (P,).
-    """
-    starts = None if options.starts is None else options.starts - shift
-    known = None if options.known is None else options.known.rescaled(np.exp(-shift))
-    return replace(options, starts=starts, known=known)
-
-
-def report_in_user_units(shift: Array, report: Report) -> Report:
-    """A report of theta as the user knows it."""
-    return lambda start, done, thetas, chosen: report(start, done, in_user_units(shift, thetas), chosen)
-
-
-def to_user_units(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
-    """The result, in units that the user knows; its moments and its scaling stay those of the model."""
-    return replace(
-        fit,
-        thetas=in_user_units(shift, fit.thetas),
-        history=in_user_units(shift, fit.history),
-        starts=tuple(replace(start, theta0=in_user_units(shift, start.theta0)) for start in fit.starts),
-        known=fit.known.rescaled(np.exp(shift)),
-        mean=None if fit.mean is None else fit.mean.to_user_units(coordinates),
-        coordinates=coordinates,
-    )
-
-
-def in_user_units(shift: Array, theta: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return np.asarray(theta * np.exp(shift))
-
-
 def train(
     method: TrainingMethod,
     shards: Dataset,
@@ -101,7 +68,10 @@ def train(
             reduction = of_fleet(network, central=not method.decentralized)
             coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
         shift = coordinates.shift(kernel.units(shards.dimension))
-        inside = replace(to_model_units(shift, options), coordinates=CoordinateRule())
+        # Of theta in the coordinates of the model.
+        starts = None if options.starts is None else options.starts - shift
+        known = None if options.known is None else options.known.rescaled(np.exp(-shift))
+        inside = replace(options, starts=starts, known=known, coordinates=CoordinateRule())
         inner_report = report and report_in_user_units(shift, report)
         with translate_theta_errors(units=np.exp(shift)):
             fit = train(method, shards.moved(coordinates), network, kernel, inside, inner_report, interlude)
@@ -120,6 +90,29 @@ def train(
     if not kernel.noise_model.robust:
         return fit
     return replace(fit, outliers=outliers_of(shards, network.hosted, kernel, fit, options))
+
+
+def report_in_user_units(shift: Array, report: Report) -> Report:
+    """A report of theta as the user knows it."""
+    return lambda start, done, thetas, chosen: report(start, done, in_user_units(shift, thetas), chosen)
+
+
+def to_user_units(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
+    """The result, in units that the user knows; its moments and its scaling stay those of the model."""
+    return replace(
+        fit,
+        thetas=in_user_units(shift, fit.thetas),
+        history=in_user_units(shift, fit.history),
+        starts=tuple(replace(start, theta0=in_user_units(shift, start.theta0)) for start in fit.starts),
+        known=fit.known.rescaled(np.exp(shift)),
+        mean=None if fit.mean is None else fit.mean.to_user_units(coordinates),
+        coordinates=coordinates,
+    )
+
+
+def in_user_units(shift: Array, theta: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(theta * np.exp(shift))
 
 
 class LocalTraining:
