@@ -347,7 +347,7 @@ def test_a_penalty_has_its_own_gradient_and_each_agent_its_share() -> None:
     only = Objective(experts, prior, 0.5).renewed(plain, x, np.array([False, True]))
     assert (only.nll[0], only.penalty[0], only.nll[1]) == (plain.nll[0], 0.0, with_prior.nll[1])
     assert np.array_equal(only.gradient[0], plain.gradient[0])
-    assert Objective(experts, prior, 0.5).one(1, x[1])[0] == with_prior.nll[1]
+    assert Objective(experts, prior, 0.5)(x[1:], np.array([1])).nll == with_prior.nll[1]
     assert np.array_equal(sampled(Objective(experts, prior, 0.5), 0, 0)(x).nll, with_prior.nll), "so few are all"
 
 

@@ -171,7 +171,6 @@ def training_cost(
 def _with_kernel(
     method: TrainingMethod, facts: Facts, kernel: Kernel, options: TrainingOptions, limit: int
 ) -> TrainingCost:
-    """A training with one kernel."""
     verb = "reduce" if method.meet == "tree" else "exchange"
     shards, network = gathered(facts, kernel, 1).shards, CountingNetwork(facts.topology)
     fit = train(method, shards, network, kernel, options)
@@ -458,7 +457,6 @@ class _Answers:
         return once, network.bill() - once
 
     def _snapshot(self, scene: Scene, span: float) -> ModelSnapshot:
-        """The model that the stand-ins have: trained, or with a theta that was given."""
         facts, trained, view = self.facts, self.asking.trained, self._view
         some = gathered(facts, self.kernel, 1).shards
         scaled = facts.coordinates.name in ("as-given", "scaled")

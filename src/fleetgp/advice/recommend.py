@@ -319,7 +319,6 @@ def _without_moments(facts: Facts) -> str:
 def _chosen_trainer(
     candidates: Sequence[Candidate], facts: Facts, link: Link | None, private: Private | None, accuracy: Accuracy
 ) -> tuple[str, list[str]]:
-    """The trainer, and why."""
     of = {one.method: one for one in candidates}
     whole, fact = of["dec-full-gp"], of["dec-fact-gp"]
     if not fact.refused:
@@ -345,7 +344,6 @@ def _chosen_trainer(
 
 
 def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accuracy: Accuracy) -> tuple[str, list[str]]:
-    """The predictor, and why."""
     if trainer == "dec-full-gp":
         return "dec-full-gp", ["After it every agent answers alone by dec-full-gp: no message at all."]
     if private is not None:

@@ -170,11 +170,11 @@ class NestedStep(Primal):
 
         def value_and_gradient(u: Array) -> tuple[float, Array]:
             x = place(u)
-            nll, gradient, _ = self.objective.one(i, x)
-            if not np.isfinite(nll):
+            values = self.objective(x[None], np.array([i]))
+            if not np.isfinite(values.nll[0]):
                 return 1e100, np.zeros_like(u)
-            slope = np.linalg.solve(shape, (gradient + pull.gradient(x))[order])
-            return nll + float(pull.value(x)), np.asarray(slope, dtype=float)
+            slope = np.linalg.solve(shape, (values.gradient[0] + pull.gradient(x))[order])
+            return float(values.nll[0]) + float(pull.value(x)), np.asarray(slope, dtype=float)
 
         ends = np.stack([self.bounds.lower - start, self.bounds.upper - start], axis=1)[order]
         ends = np.where(given[order][:, None], ends, [-np.inf, np.inf])
@@ -190,7 +190,8 @@ class NestedStep(Primal):
         assert self.step_size is not None
         x = local.x[i]
         for _ in range(self.iterations):
-            move = self.bounds.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
+            gradient = self.objective(x[None], np.array([i])).gradient[0] + pull.gradient(x)
+            move = self.bounds.cut(x, self.step_size * gradient)
             x = self.bounds.clipped(x - move)
             if not np.isfinite(x).all() or np.abs(move).max() < STANDSTILL:
                 break

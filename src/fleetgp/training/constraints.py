@@ -65,7 +65,6 @@ class Bounds:
         return Bounds(lower, upper)
 
     def shifted(self, by: Array) -> Bounds:
-        """The same in other units."""
         return Bounds(self.lower + by, self.upper + by)
 
     def part(self, which: BoolArray) -> Bounds:
@@ -180,7 +179,6 @@ class Prior:
         return bool(self.precision.any())
 
     def shifted(self, by: Array) -> Prior:
-        """The same in other units."""
         return Prior(self.centre + by, self.precision)
 
     def penalty(self, x: Array) -> Array:
@@ -276,13 +274,11 @@ class ParameterConstraints:
 
     @property
     def bounds(self) -> Bounds:
-        """On log theta."""
         with np.errstate(divide="ignore"):
             return Bounds(np.log(self.lower), np.log(self.upper))
 
     @property
     def prior(self) -> Prior:
-        """On log theta."""
         return Prior(np.log(self.median), 1.0 / np.log(self.factor) ** 2)
 
     def touched(self, thetas: Array) -> tuple[BoolArray, BoolArray]:
@@ -329,7 +325,6 @@ def meant(name: str, names: Sequence[str]) -> list[int]:
 
 
 def known_names(names: Sequence[str]) -> tuple[str, ...]:
-    """All that a hyperparameter can be called."""
     return (*names, *(word for word in WORDS if meant(word, names)))
 
 

@@ -25,7 +25,6 @@ from fleetgp.consensus.agreements import CONSTANT, Frame, Scaling, agree_on_fram
 from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
 from fleetgp.consensus.stopping import Deadline
 from fleetgp.data.dataset import FIRST, Dataset, InMemory
-from fleetgp.engines.base import ThetaError
 from fleetgp.engines.expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.engines.moments.fleet import (
     MARGIN,
@@ -223,15 +222,11 @@ class MomentsTraining:
         self._shards = shards.rescaled(self.scaling)
         self.sample: IntArray | None = None
 
-    @property
-    def _first(self) -> bool:
-        """Whether a sample comes first; all agents know it."""
-        many = self._frame.count > WORTH * FIRST * self._network.agents
-        return many and not self._shards.in_memory and self._options.starts is None and self._options.tol > 0.0
-
     def run(self) -> None:
-        """To the end, on grids as fine as anybody needs."""
-        if not (self._first and self._on_sample()):
+        """To the end, on grids as fine as any agent needs; first with a sample of many rows in files."""
+        many = self._frame.count > WORTH * FIRST * self._network.agents and not self._shards.in_memory
+        first = many and self._options.starts is None and self._options.tol > 0.0
+        if not (first and self._on_sample()):
             self._settled(self._follow(self._shards, self._sizes, self._options))
             self.runs = self._active
 
@@ -296,15 +291,12 @@ class MomentsTraining:
     def _settled(self, ending: Ending) -> None:
         """Take what the fleet has agreed on, or refuse where that is nothing."""
         if ending.refused:
-            raise self._refusal(ending.x)
+            ended = self.problem.thetas(ending.x)
+            floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+            why = "no moments that can be sent are precise enough where training has come to,"
+            raise not_certified(why, ended, floor + INSTEAD)
         self.chosen = self._active[self._best]
         self.chosen.settle(ending.x[None], ending.status)
-
-    def _refusal(self, x: Array) -> ThetaError:
-        ended = self.problem.thetas(x)
-        floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
-        why = "no moments that can be sent are precise enough where training has come to,"
-        return not_certified(why, ended, floor + INSTEAD)
 
     def fit(self) -> Fit:
         """Train, in turns with the mean function if there is one."""
@@ -352,7 +344,8 @@ class MomentsTraining:
     # ---- what the agents say of their grids ------------------------------------------------------------------
 
     def _set(self) -> TrainingProblem:
-        region = search_region(self._frame, self._options, self.scaling)
+        frame = self._frame  # of the residuals, where there is a mean function or a scale
+        region = search_region(frame, self._options, self.scaling)
         self._walls = Walls.around(self.moments, region.bounds)
         dimension, bounds = len(self.moments.sizes), self._walls.bounds
         shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
@@ -370,14 +363,8 @@ class MomentsTraining:
             shift=shift,
             deadline=self._deadline,
             limits=region.limits,
-            offset=self._offset,
+            offset=0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation,
         )
-
-    @property
-    def _offset(self) -> float:
-        """As in `TrainingProblem`; of the residuals, where there is a mean function or a scale."""
-        frame = self._frame
-        return 0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation
 
     def _agree(self, own: Ending) -> Ending:
         """The same at every agent. The central node asks nobody, and sends the sizes of the next grid."""

@@ -40,7 +40,6 @@ class Values:
         return self.nll - self.penalty
 
     def part(self, agents: IntArray | slice) -> Values:
-        """Those of some agents."""
         return self._each(lambda values: values[agents])
 
     def replaced(self, where: BoolArray, other: Values) -> Values:
@@ -69,7 +68,6 @@ class Objective:
         self.share = share
 
     def of(self, experts: Sequence[Expert]) -> Objective:
-        """The same for other experts."""
         return Objective(experts, self.prior, self.share)
 
     def changed(self, change: Callable[[Expert], Expert]) -> Objective:
@@ -136,11 +134,6 @@ class Objective:
         """(A,) what the likelihoods at (A, P) may be wrong by: estimates, for the engine that approximates."""
         rows = zip(self.experts, log_thetas, values.engine, strict=True)
         return np.array([expert.error_estimate(x) if name == "vecchia" else 0.0 for expert, x, name in rows])
-
-    def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
-        """nll, gradient and jitter of one hosted agent."""
-        values = self(log_theta[None], np.array([i]))
-        return float(values.nll[0]), values.gradient[0], float(values.jitter[0])
 
 
 def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expert]:

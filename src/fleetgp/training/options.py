@@ -86,7 +86,6 @@ class TrainingOptions(TrainerOptions):
 
     @property
     def step_size(self) -> float | None:
-        """Of the paper's gradient descent; None for L-BFGS."""
         return (self.step or DESCENT_STEP) if self.descends else None
 
     @property

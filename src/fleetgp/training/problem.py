@@ -70,7 +70,6 @@ class TrainingProblem:
 
     @property
     def dimension(self) -> int:
-        """Of the inputs."""
         return self.objective.experts[0].dimension
 
     def evaluate(self, x: Array) -> Local:
@@ -153,7 +152,6 @@ def prepare(
 
 
 def _data(method: TrainingMethod, shards: Dataset, network: Network, seed: int) -> list[Observations]:
-    """The data each expert will hold."""
     if method.meet == "pool":
         return [Observations.joined(shards)]
     if method.augmented:

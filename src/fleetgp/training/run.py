@@ -142,7 +142,6 @@ class Run(Generic[State]):
 
 
 def coarse(tol: float) -> float:
-    """The tolerance to which a start is followed first."""
     return min(tol * COARSE, LOOSEST)
 
 
@@ -159,7 +158,6 @@ def sizes_of(problem: TrainingProblem) -> IntArray:
 
 
 def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
-    """The result of a training that has ended."""
     hosted = len(problem.network.hosted)
     outcome = chosen.outcome
     history = problem.thetas(np.stack(chosen.history))

@@ -12,6 +12,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome, Verdict
+from fleetgp.consensus.iterate import Recursion
 from fleetgp.training.objective import Local
 
 
@@ -44,14 +45,10 @@ class Minimizer(Solver[State]):
         """To a tolerance in log theta; with tol = 0 for exactly `rounds` rounds. record: called after each of them."""
 
 
-class Rounds(Protocol):
+class Rounds(Recursion[Any], Protocol):
     """The rounds of a solver, for `drive`."""
 
     def start(self, state: Any) -> Any: ...
-
-    def step(self, running: Any) -> tuple[Any, Verdict | None]: ...
-
-    def ends(self, running: Any, verdict: Verdict) -> bool: ...
 
 
 class StepwiseSolver(Solver[State]):
