@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -53,9 +52,9 @@ from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.admm import best_radius
+from fleetgp.training.central import CentralState
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
-from fleetgp.training.objective import Curvature, Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.outer_loops import ROBUST_TURNS
 from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
@@ -67,6 +66,15 @@ from fleetgp.training.train import LocalTraining, train
 NEVER = 1e-200
 #: Length-scales of a model that is not trained yet, as a part of the box: usually, and for bounds.
 SPAN, SHORT, LONG = 0.25, 1e-5, 1e6
+#: What is assumed for each start, measured on draws of the paper's field, se and matern32, 4 to 25 agents with 40 rows
+#: each on paths, cycles, grids, stars, complete and random graphs, with the default tolerance: there it was 4 to 16.
+#: Other data and other kernels may take many times as many.
+EVALUATIONS = 8.0
+#: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
+#: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
+PACES = 4.0
+#: How often a training is assumed to continue with another mean function or other weights.
+USUAL_TURNS = 3
 #: A divisor of the length of NPAE's longest vectors.
 SOME = 40
 #: The reach of data that are all at one place.
@@ -231,9 +239,7 @@ def _flat(problem: TrainingProblem) -> Bill:
     network, x = cast(CountingNetwork, problem.network), problem.start(0)
     low, high = (np.broadcast_to(end, x[0].shape) for end in (problem.limits.lower, problem.limits.upper))
     at = np.where(low > -np.inf, low, np.where(high < np.inf, high, 0.0))
-    local = Local(x, problem.objective(x), Curvature.constant(1.0, x))
-    outcome = Outcome(SimpleNamespace(local=local), 0, "converged", np.zeros(1), at)
-    tried(problem, cast(Any, SimpleNamespace(outcome=outcome)))
+    tried(problem, Outcome(CentralState(problem.evaluate(x)), 0, "converged", np.zeros(1), at))
     return network.bill("flat")
 
 
@@ -278,19 +284,6 @@ def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) 
     turns = 0 if facts.mean == "zero" else MEAN_TURNS - 1
     turn = network.bill("mean") + verdict if turns else NOTHING
     return TrainingCost(method.name, network.bill() - each, each, Rounds("grids", 1, 1, None), turn, turns)
-
-
-# ---- numbers of rounds -----------------------------------------------------------------------------------------------
-
-#: What is assumed for each start, measured on draws of the paper's field, se and matern32, 4 to 25 agents with 40 rows
-#: each on paths, cycles, grids, stars, complete and random graphs, with the default tolerance: there it was 4 to 16.
-#: Other data and other kernels may take many times as many.
-EVALUATIONS = 8.0
-#: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
-#: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
-PACES = 4.0
-#: How often a training is assumed to continue with another mean function or other weights.
-USUAL_TURNS = 3
 
 
 def _limit(rounds: int, starts: int, levels: int, period: int) -> int:

@@ -221,7 +221,7 @@ def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence
 
 @dataclass(frozen=True)
 class JointProblem(TrainingProblem):
-    """outputs: the settings of each."""
+    """outputs: the problem of each."""
 
     outputs: tuple[TrainingProblem, ...] = ()
 

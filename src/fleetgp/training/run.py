@@ -92,7 +92,7 @@ class Run(Generic[State]):
         self.chosen = True
         if isinstance(self.solver, Admm) and tol > 0.0:
             self.go(rounds, coarse(tol))
-            trial = tried(self.problem, self)
+            trial = tried(self.problem, self.outcome)
             jumps = np.zeros(0, dtype=bool) if trial is None else trial.gains >= -NO_LOSS
             if trial is not None and jumps.any() and self._outcome is not None:
                 self.solver = self.solver.pinned(trial.numbers[jumps], trial.limits[jumps])
@@ -168,7 +168,7 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
             problem.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 problem.network.scatter(mean.coefficients, "statistics")
-    flat, stopped = flat_and_stopped(problem, chosen)
+    flat, stopped = flat_and_stopped(problem, outcome)
     return Fit(
         method=problem.method.name,
         thetas=history[-1],
@@ -221,13 +221,13 @@ class Trial:
     at: BoolArray
 
 
-def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
+def tried(problem: TrainingProblem, outcome: Outcome[Any]) -> Trial | None:
     """What there is beyond, of a search that converged; None if nothing has come near a limit.
 
     All agents ask the same, since they know the same point, and conclude the same from the same sums. Nothing is sent
     unless a hyperparameter has come near its limit.
     """
-    outcome, limits = run.outcome, problem.limits
+    limits = problem.limits
     if outcome.status != "converged" or outcome.agreed is None or not limits.given.any():
         return None
     low, high = (np.broadcast_to(end, outcome.agreed.shape) for end in (limits.lower, limits.upper))
@@ -250,11 +250,11 @@ def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
     return Trial(numbers, ends, totals[0] - there, np.abs(there - back), np.asarray(at))
 
 
-def flat_and_stopped(problem: TrainingProblem, run: Run[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def flat_and_stopped(problem: TrainingProblem, outcome: Outcome[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The numbers of the hyperparameters along which the likelihood is flat where a search ended, and of those that
     stand at their limit though it is not.
     """
-    trial = tried(problem, run)
+    trial = tried(problem, outcome)
     if trial is None:
         return (), ()
     flat = (trial.gains >= -NEGLIGIBLE) & (trial.changes <= NEGLIGIBLE)

@@ -263,41 +263,41 @@ class Trainer:
     """
 
     def __init__(self, problem: TrainingProblem, options: TrainingOptions) -> None:
-        self._setting = problem
-        self._method = problem.method.stepwise_solver(problem, options)
-        self._rounds: Rounds = self._method.rounds(options.tol)
+        self._problem = problem
+        self._solver = problem.method.stepwise_solver(problem, options)
+        self._rounds: Rounds = self._solver.rounds(options.tol)
 
     @property
     def theta0(self) -> Array:
         """(S, P) the starts, in the units of the data."""
-        return self._setting.thetas(self._setting.starts)
+        return self._problem.thetas(self._problem.starts)
 
     @property
     def ledger(self) -> Ledger:
         """What was sent so far."""
-        return self._setting.network.ledger
+        return self._problem.network.ledger
 
     def start(self, number: int = 0) -> TrainingState:
         """The state before the first round, at one of the starts."""
         check_whole("start", number, least=0)
-        if number >= len(self._setting.starts):
+        if number >= len(self._problem.starts):
             raise InputError(
-                f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {shortened(number)}"
+                f"start: expected a number from 0 to {len(self._problem.starts) - 1}, got {shortened(number)}"
             )
-        with self._setting.network.phase("training"):
-            state: TrainingState = self._rounds.start(self._method.begin(self._setting.start(number)))
+        with self._problem.network.phase("training"):
+            state: TrainingState = self._rounds.start(self._solver.begin(self._problem.start(number)))
         return state
 
     def step(self, state: TrainingState) -> tuple[TrainingState, TrainingInfo]:
         """One round. Where the agents find that they have converged, the state is the one that they judged."""
-        with self._setting.network.phase("training"):
+        with self._problem.network.phase("training"):
             state, verdict = self._rounds.step(state)
         return state, self._info(state, verdict)
 
     def _info(self, state: TrainingState, verdict: Verdict | None) -> TrainingInfo:
-        inner = self._method.state_of(state)
+        inner = self._solver.state_of(state)
         return TrainingInfo(
-            thetas=self._setting.thetas(inner.local.x),
+            thetas=self._problem.thetas(inner.local.x),
             nll=inner.local.values.likelihood,
             jitter=inner.local.values.jitter,
             engine=tuple(inner.local.values.engine),
