@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from fleetgp.cli.output import Report, print_report
 from fleetgp.declarations import Option, options_in
 
 #: What begins with a minus and is no option.
@@ -31,7 +32,7 @@ class VariadicCommand(TyperCommand):
 
 
 def spread_out(arguments: list[str], many: set[str]) -> list[str]:
-    """--inputs a b -> --inputs a --inputs b.
+    """Repeat an option for each of its values.
 
     >>> spread_out(["t.csv", "--inputs", "lon", "lat", "--target", "sst"], {"--inputs"})
     ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
@@ -58,7 +59,7 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
 
 
 def completed(arguments: list[str], may: set[str]) -> list[str]:
-    """Options without a value with an empty one.
+    """Give options that may have no value an empty one.
 
     >>> completed(["--cluster", "t.csv"], {"--cluster"}), completed(["--cluster", "10.0.0.1:6379"], {"--cluster"})
     (['--cluster=', 't.csv'], ['--cluster=10.0.0.1:6379'])
@@ -103,8 +104,12 @@ def option(text: str, *flags: str, **settings: Any) -> Any:
 Build = Callable[[dict[str, Any]], Any]
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with a flat signature for Typer: one parameter for each option.
+#: An option of each command that returns a `Report`.
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
+
+
+def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
+    """Give a command a flat signature for Typer, with one parameter for each option, and print its report.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -124,10 +129,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     builds: dict[str, Build] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         builds[name] = _expand(name, hints[name], parameter.default, parameters)
+    if hints["return"] is Report:
+        parameters.append(_parameter("as_json", False, Json))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(**{name: build(given) for name, build in builds.items()})
+        report = command(**{name: build(given) for name, build in builds.items()})
+        if report is not None:
+            print_report(report, as_json=given["as_json"])
 
     run.__dict__["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -153,13 +162,13 @@ def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Paramet
 
 
 def _typed_values(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were typed, as methods take them, or one clear error."""
+    """Return the options that were typed, checked, as methods take them."""
     typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
     return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
 
 
 def _annotation(option: Option) -> Any:
-    """An option for Typer. The value is None if it was not typed: a method knows its defaults itself."""
+    """An option for Typer. Its value is None unless it was typed: methods have the defaults."""
     switch = [option.flag] if option.kind.type is bool and not option.default else []
     default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
     return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]

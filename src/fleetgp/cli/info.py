@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli import options
-from fleetgp.cli.output import bold, emit, plain_table, sent_facts, sent_line, warn
+from fleetgp.cli.output import Report, bold, plain_table, sent_facts, sent_line, warn
 from fleetgp.data.dataset import corners
 from fleetgp.data.times import format_value, time_unit_of, times_of_numbers
 from fleetgp.data.transforms import CoordinateRule
@@ -28,8 +28,6 @@ from fleetgp.training import Fit
 from fleetgp.training.reporting import about_approximation, about_sample
 from fleetgp.units import counted, readable_bytes
 
-#: A result for programs, and for people.
-Report = tuple[dict[str, Any], list[str | Table]]
 #: Agents whose rows are listed one by one.
 AGENTS_SHOWN = 12
 #: What a report has of a training as it is.
@@ -39,7 +37,7 @@ FIT_FACTS = (
 )  # fmt: skip
 
 
-def info(*, model: options.MODEL, as_json: options.Json = False) -> None:
+def info(*, model: options.MODEL) -> Report:
     """Show what is in a model folder: data, kernel, hyperparameters in words, training, calibration.
 
     [bold]Example[/bold]
@@ -48,7 +46,7 @@ def info(*, model: options.MODEL, as_json: options.Json = False) -> None:
     """
     known = load_model(model)
     facts = contents(known, model)
-    emit(facts, *_info_lines(known, facts), as_json=as_json)
+    return Report(facts, _info_lines(known, facts))
 
 
 def _info_lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
@@ -146,7 +144,7 @@ def fit_report(model: Model, dropped: int, notes: Sequence[str], out: Path) -> R
         **fit.known.as_dict(),
         "sent": sent_facts(fit.ledger.by_kind()),
     }
-    return facts, _fit_lines(model, fit, facts)
+    return Report(facts, _fit_lines(model, fit, facts))
 
 
 def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | Table]:
@@ -210,10 +208,10 @@ def calibration_facts(calibration: Calibration) -> dict[str, Any]:
 
 def calibration_lines(calibration: Calibration) -> list[str | Table]:
     """For people."""
-    title = f"[bold]Calibrated for {calibration.told}, intervals of {100 * calibration.level:g} %[/bold]"
+    title = f"[bold]Calibrated for {calibration.told}, intervals of {100 * calibration.level:g}%[/bold]"
     table = plain_table("", "held out", "rows", "factor", "covered before", "with it")
     for knot in calibration.knots:
-        cover = [f"{100 * share:.1f} %" for share in (knot.before, knot.after)]
+        cover = [f"{share:.1%}" for share in (knot.before, knot.after)]
         table.add_row(knot.holdout, f"{knot.rows:,}", f"{knot.factor:.3f}", *cover)
     sent = calibration.ledger  # one that is read from a folder has none
     return [title, table, *([sent_line(sent_facts(sent.by_kind()), sent.bytes)] if sent and sent.messages else [])]

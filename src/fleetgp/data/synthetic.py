@@ -18,9 +18,9 @@ from fleetgp.validation import as_numbers, check_finite, check_whole
 PAPER_THETA = (1.2, 0.3, 1.3, 0.1)
 PAPER_THETA0 = (2.0, 0.5, 1.0, 1.0)
 
-#: More are a mistake: no machine has room for them.
+#: More do not fit into any machine.
 MOST_POINTS = 10_000_000_000
-#: The largest tensor of 1-D features that a draw may use; beyond it the length-scales are too short.
+#: The largest tensor of 1-D features of a draw; beyond it the length-scales are too short.
 MAX_FEATURES = 20_000_000
 
 
@@ -107,7 +107,7 @@ def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, se
 
 
 def _feature_count(width_over_scale: float) -> int:
-    """How many polynomials carry exp(-(x - x')^2 / l^2) to rounding. A field's draw depends on it: leave it."""
+    """Return how many polynomials represent exp(-(x - x')^2 / l^2) to rounding. Draws depend on it: do not change."""
     return int(np.ceil(24 + 7.5 * width_over_scale))
 
 

@@ -1,7 +1,4 @@
-"""A conditioned fleet: every agent's posterior at one theta, for query after query.
-
-Points that the data say nothing about, in words.
-"""
+"""A fleet conditioned at one theta, to predict from again and again, and warnings about queries far from the data."""
 
 from __future__ import annotations
 
@@ -47,9 +44,9 @@ def describe_extrapolation(
     rule: CoordinateRule,
     what: str = "points are no better known than the prior, which is all their answer says",
 ) -> str:
-    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none.
+    """Describe the points about which the data say nothing, where the data are, and what may be wrong; empty for none.
 
-    units: of the inputs by name, where they are known; times are told as dates.  rule: which input is a longitude.
+    units: of the inputs by name, where they are known; times are shown as dates.  rule: which input is a longitude.
     """
     count = int(prior_only.sum())
     if not count:
@@ -70,9 +67,9 @@ def describe_extrapolation(
 
 
 def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str], known: int) -> str:
-    """The hint that longitudes run from 0 to 360 in one place and from -180 to 180 in the other.
+    """Return a hint if longitudes run from 0 to 360 in one place and from -180 to 180 in the other.
 
-    known: the input for which it makes no difference, -1 for none.
+    known: the input for which that makes no difference, -1 for none.
     """
     for d, name in enumerate(labels):
         values = outside[:, d]
@@ -85,16 +82,17 @@ def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str], know
 
 
 class ConditionedFleet:
-    """Answers query after query at one theta. `Fleet.condition` makes it.
+    """A fleet at one theta, which answers query after query. `Fleet.condition` makes it.
 
-    A posterior is computed when a method first needs it, and kept: later predictions cost what their queries cost.
-    What is not about the queries is also sent once only, with the first answer that needs it: the agreement on the
-    scaling and on the mean of the estimates, the samples of grBCM, the box of NPAE, the pool of full-gp, the moments of
-    dec-full-gp. The ledger of an answer counts what was sent for it, so that of a later one is shorter.
-    A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB), and as much for each of
-    the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
-    computed again when needed.
-    calibration: that of the fleet, whose factor is in the answers of the method that it is for; None without one.
+    A posterior is computed when a method first needs it, and kept: later predictions cost only what their queries cost.
+    What does not depend on the queries is also sent only once: the agreement on the scaling and on the mean of the
+    estimates, the samples of grBCM, the box of NPAE, the pool of full-gp, the moments of dec-full-gp. The ledger of an
+    answer counts what was sent for it, so that of a later one is shorter.
+    A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB). grBCM needs as much for
+    the samples, and for the rows with the samples. Up to 4 GB, or a quarter of the memory, are kept; what does not fit
+    is recomputed when needed.
+
+    calibration: the fleet's; its factor is in the answers of the method that it is for. None for none.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -121,14 +119,14 @@ class ConditionedFleet:
         backend: Backend = IN_PROCESS,
         calibration: Calibration | None = None,
     ) -> None:
-        """cache: of the fleet, whose rows may grow; None for one of its own."""
+        """cache: the fleet's, whose rows may grow; None for a new one."""
         self.snapshot, self.calibration = snapshot, calibration
         self._options = PredictionOptions(seed=snapshot.seed).changed({"engine": engine, "n_neighbours": n_neighbours})
         self._predictor = backend.predictor(snapshot, self._options, cache)
 
     @property
     def engine(self) -> str:
-        """The one that was asked for."""
+        """The engine, "auto" if none was chosen."""
         return self._options.engine
 
     @property
@@ -137,9 +135,9 @@ class ConditionedFleet:
         return self._predictor.last_moments
 
     def same(self, snapshot: ModelSnapshot, engine: str, n_neighbours: int | None) -> bool:
-        """Whether this is the fleet with these data, this model and these engines."""
-        asked = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
-        return asked == self._options and self.snapshot.same(snapshot)
+        """Whether this fleet has these data, this model and this engine."""
+        options = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
+        return options == self._options and self.snapshot.same(snapshot)
 
     @takes(ConditionedKeywords, PredictionOptions)
     def predict(
@@ -151,7 +149,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedKeywords],
     ) -> Prediction:
-        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`.
+        """Predict mean and variance at the queries (T, D) by any of `PREDICTION_METHODS`; see `Fleet.predict`.
 
         {options}
         """
@@ -175,7 +173,7 @@ class ConditionedFleet:
         done: Collection[int] = (),
         **options: Unpack[ConditionedKeywords],
     ) -> Iterator[tuple[int, Prediction]]:
-        """The answers at some thousand queries at a time, each with its number: for more than can be held at once.
+        """Yield (number, answer) for blocks of some thousand queries: for more queries than fit into memory.
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
@@ -195,7 +193,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
-        """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
+        """Predict mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         result = self.known_jointly(queries, method, observed=observed, agent=agent, **options)
         self._warn_of_outside(self.checked(queries), result.prior_only)
         return result
@@ -209,7 +207,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
-        """The same for those who look for places that nobody knows: no warning of them."""
+        """Do as `joint`, without a warning about places that the data say nothing about."""
         given = given_in(options, ConditionedPosteriorKeywords, "joint")
         question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.snapshot.shards), len(question.queries))
@@ -225,7 +223,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Gradient:
-        """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
+        """Return the gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
         given = given_in(options, ConditionedPosteriorKeywords, "gradient")
         question = self._question(queries, method, False, agent, given, calibrated=False)
         question.method.check_gradient(len(self.snapshot.shards))
@@ -234,7 +232,7 @@ class ConditionedFleet:
         return replace(result, points=self.snapshot.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
-        """Queries as an array (T, D), or one clear error."""
+        """Return the queries as an array (T, D)."""
         return check_queries(queries, self.snapshot)
 
     def _question(
@@ -247,7 +245,7 @@ class ConditionedFleet:
         *,
         calibrated: bool = True,
     ) -> Question:
-        """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
+        """Check a question. given: its options.  calibrated: whether the calibration matters for it."""
         points = check_queries(queries, self.snapshot)
         row = predictor_of(self.snapshot.private, method)
         refuse_foreign(row, given)
@@ -268,7 +266,7 @@ class ConditionedFleet:
             warn(text + more)
 
     def _of_sample(self, block: tuple[int, Prediction]) -> tuple[int, Prediction]:
-        """With the numbers of rows that the data are a sample of."""
+        """Add the numbers of rows that the data are a sample of."""
         drawn = np.array(self.snapshot.shards.counts)
         return block[0], replace(block[1], drawn=drawn, held=self.snapshot.held)
 
@@ -277,7 +275,7 @@ class ConditionedFleet:
 
 
 def check_queries(queries: Any, snapshot: ModelSnapshot) -> Array:
-    """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
+    """Return queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
     dimension = snapshot.shards.dimension
     queries = with_numbers(cells_as_frame(queries, snapshot.inputs), snapshot.units)
     if column_names(queries, "queries") is not None:

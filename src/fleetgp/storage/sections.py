@@ -91,7 +91,7 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def _check_header(path: Path, shapes: Mapping[str, Shape]) -> None:
-    """One clear error where the file's own description does not fit its size, or is not of these arrays."""
+    """Refuse a file whose header does not fit its size or these arrays."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -160,7 +160,7 @@ T = TypeVar("T")
 
 
 def to_json(value: float) -> float | None:
-    """A number as JSON has it: none for infinity."""
+    """A number for JSON, which has no infinity: None stands for it."""
     return float(value) if np.isfinite(value) else None
 
 
@@ -232,7 +232,7 @@ def calibration_facts(calibration: Calibration) -> dict[str, Any]:
 
 
 def read_calibration(facts: Mapping[str, Any], fleet: Fleet) -> Calibration:
-    """The converse, without the ledger; what cannot be raises a ValueError, KeyError, TypeError or InputError."""
+    """Read what `calibration_facts` wrote; wrong values raise a ValueError, KeyError, TypeError or InputError."""
     assert fleet.theta is not None, "every model has one"
     facts = _renamed(facts) | {"knots": [_renamed(knot) for knot in facts["knots"]]}
     holding = Holding(typed(facts, "holdout", str), typed(facts, "level", float), typed(facts, "cells", int))

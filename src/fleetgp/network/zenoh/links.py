@@ -27,6 +27,7 @@ from fleetgp.network.zenoh.door import Door
 from fleetgp.network.zenoh.session import (
     Security,
     address_of,
+    client_settings,
     introduction_key,
     is_local,
     open_session,
@@ -168,6 +169,24 @@ class Departures:
 
 #: Bytes of an introduction; what is longer is dropped unread.
 LONGEST_INTRODUCTION = 2**11
+#: Seconds for which the answer to an introduction may take.
+VISIT = 2.0
+
+
+def dialled(edges: Sequence[Edge], endpoints: Mapping[int, str]) -> set[str]:
+    """Return the endpoints that this end connects to: of two neighbours, the one with the larger id dials.
+
+    If both did, a connection could join a session at one end that the other end has already replaced. Zenoh would then
+    never declare again who listens to what, and the link would stay dead in one direction (eclipse-zenoh/zenoh#2806).
+    Between two ends with several links the link of the lowest ids decides.
+
+    >>> sorted(dialled([(2, 1), (2, 3)], {1: "tcp/10.0.0.1:7447", 3: "tcp/10.0.0.3:7447"}))
+    ['tcp/10.0.0.1:7447']
+    """
+    deciding: dict[str, Edge] = {}
+    for own, neighbour in sorted(edges, key=sorted):
+        deciding.setdefault(endpoints[neighbour], (own, neighbour))
+    return {endpoint for endpoint, (own, neighbour) in deciding.items() if own > neighbour}
 
 
 class Links:
@@ -215,6 +234,7 @@ class Links:
         self._frames: dict[Edge, Any] = {}
         self._hellos: dict[Edge, Any] = {}
         self._listeners: dict[Edge, Any] = {}
+        self._endpoints, self._security = endpoints, security
         settings = self._settings(listen, endpoints, lease, security)
         self._door: Door | None = None
         with ExitStack() as undo:  # what was opened is closed again where the rest fails
@@ -236,10 +256,11 @@ class Links:
         missing = sorted({neighbour for _, neighbour in self.edges} - set(endpoints))
         if missing:
             raise InputError(f"expected the endpoint of every neighbour, got none for {missing}")
-        connect = [endpoints[neighbour] for _, neighbour in self.edges]
-        if security is None and not all(is_local(end) for end in (listen, *connect)):
+        self._dialled = dialled(self.edges, endpoints)
+        neighbours = [endpoints[neighbour] for _, neighbour in self.edges]
+        if security is None and not all(is_local(end) for end in (listen, *neighbours)):
             raise InputError("outside of this machine agents need certificates: give security, and tls/ endpoints")
-        settings = peer_settings(listen, connect, lease)
+        settings = peer_settings(listen, sorted(self._dialled), lease)
         if security is not None:
             settings["transport"]["link"]["tls"] = security.tls
             settings["access_control"] = security.access(self.hosted, self.edges, self.run)
@@ -270,6 +291,26 @@ class Links:
             if self.up(own, neighbour):
                 self._count(neighbour, data, overhead=True)
         self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
+
+    def visit(self, neighbour: int, data: bytes) -> None:
+        """Introduce this end to a neighbour that has not connected to it, and wait a moment for an answer."""
+        import zenoh
+
+        endpoint, answered = self._endpoints[neighbour], threading.Event()
+        if endpoint in self._dialled:
+            return
+
+        def take(sample: Any) -> None:
+            self._introduction_arrived(sample)
+            answered.set()
+
+        # As a peer: if this were a client, the neighbour would pass introductions on to its own neighbours.
+        settings = {**client_settings(endpoint, self._security), "mode": "peer", "listen": {"endpoints": []}}
+        with suppress(NetworkError, zenoh.ZError), open_session(settings, "no introduction") as session:
+            session.declare_subscriber(introduction_key(self.run), take, allowed_origin=zenoh.Locality.REMOTE)
+            session.put(introduction_key(self.run), data)
+            self._count(neighbour, data, overhead=True)
+            answered.wait(VISIT)
 
     def up(self, own: int, neighbour: int) -> bool:
         """Whether the neighbour listens."""

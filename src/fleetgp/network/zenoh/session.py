@@ -125,7 +125,7 @@ def peer_settings(listen: str, connect: Sequence[str], lease: float) -> dict[str
         "mode": "peer",
         "listen": {"endpoints": [listen]},
         "connect": {
-            "endpoints": sorted(set(connect)),
+            "endpoints": list(connect),
             "timeout_ms": -1,
             "exit_on_failure": False,
             "retry": {"period_init_ms": 100, "period_max_ms": 1000, "period_increase_factor": 1.5},
@@ -142,6 +142,19 @@ def peer_settings(listen: str, connect: Sequence[str], lease: float) -> dict[str
             },
         },
     }
+
+
+def client_settings(endpoint: str, security: Security | None, reach: float = 3.0) -> dict[str, Any]:
+    """Settings of a session with one agent, tried once. reach: seconds to reach it."""
+    settings: dict[str, Any] = {
+        "mode": "client",
+        "connect": {"endpoints": [endpoint], "timeout_ms": 0, "exit_on_failure": True},
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {"shared_memory": {"enabled": False}, "unicast": {"open_timeout": round(1000 * reach)}},
+    }
+    if security is not None:
+        settings["transport"]["link"] = {"tls": security.tls}
+    return settings
 
 
 def open_session(settings: Mapping[str, Any], failed: str) -> Any:
