@@ -86,6 +86,7 @@ class TrainingOptions(TrainerOptions):
 
     @property
     def step_size(self) -> float | None:
+        """The step size of the paper's gradient descent; None for L-BFGS."""
         return (self.step or DESCENT_STEP) if self.descends else None
 
     @property
