@@ -27,12 +27,16 @@ from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.validation import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
-By = Literal["stripes", "grid", "kmeans", "random"]
-BY: tuple[By, ...] = ("stripes", "grid", "kmeans", "random")
-
-
 #: A shard with the known standard deviation of each observation.
 KnownShard = tuple[Array, Array, Array]
+By = Literal["stripes", "grid", "kmeans", "random"]
+BY: tuple[By, ...] = get_args(By)
+Hold = Literal["rows", "blocks"]
+HOLDS: tuple[Hold, ...] = get_args(Hold)
+#: Each fold hides about a fifth of the rows.
+FOLDS = 5
+#: An agent with fewer rows hides none.
+FEWEST = 20
 
 
 @overload
@@ -127,20 +131,16 @@ def partition_by_label(
 
 def warn_of_blanks(labels: Iterable[object]) -> None:
     """Warn of labels that differ only by blanks, and are taken as one agent."""
-    for name, spellings in sorted(_spellings(labels).items()):
+    by_name: dict[str, set[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            by_name.setdefault(label.strip(), set()).add(label)
+    for name, spellings in sorted(by_name.items()):
         if len(spellings) > 1:
             warn(
                 f"labels: {' and '.join(map(repr, sorted(spellings)))} differ by blanks at the ends only, and are "
                 f"taken as one agent, {name!r}: rename one of them if they are two"
             )
-
-
-def _spellings(labels: Iterable[object]) -> dict[str, set[str]]:
-    result: dict[str, set[str]] = {}
-    for label in labels:
-        if isinstance(label, str):
-            result.setdefault(label.strip(), set()).add(label)
-    return result
 
 
 def is_present(label: object) -> bool:
@@ -223,12 +223,7 @@ def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
     return [np.flatnonzero(nearest == agent) for agent in range(agents)]
 
 
-Hold = Literal["rows", "blocks"]
-HOLDS: tuple[Hold, ...] = get_args(Hold)
-#: Each fold hides about a fifth of the rows.
-FOLDS = 5
-#: An agent with fewer rows hides none.
-FEWEST = 20
+# ---- folds ----------------------------------------------------------------------------------------------------------
 
 
 def row_pieces(inputs: Array, observations: Array, seed: int, folds: int = 2 * FOLDS) -> IntArray:

@@ -81,7 +81,8 @@ def synthetic_field(
     roots = [_square_root(width / scale, count) for scale, count in zip(h.length_scales, counts, strict=True)]
     weights = np.random.default_rng([seed, 1]).standard_normal(counts)[tuple(slice(r.shape[1]) for r in roots)]
     scaled = 2.0 * (places - box[0]) / width - 1.0
-    truth = h.signal * np.concatenate([_evaluate(part, roots, weights) for part in _chunks(scaled)])
+    chunks = np.array_split(scaled, max(1, len(scaled) // 4096))
+    truth = h.signal * np.concatenate([_evaluate(chunk, roots, weights) for chunk in chunks])
     noise = np.random.default_rng([seed, 2]).standard_normal(len(places))
     return Field(places, truth + h.noise * noise, truth, h.theta)
 
@@ -123,10 +124,6 @@ def _square_root(width_over_scale: float, count: int) -> Array:
     values, vectors = values[order], vectors[:, order]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     return np.asarray(vectors * np.sign(largest) * np.sqrt(values))
-
-
-def _chunks(scaled: Array) -> list[Array]:
-    return np.array_split(scaled, max(1, len(scaled) // 4096))
 
 
 def _evaluate(scaled: Array, roots: list[Array], weights: Array) -> Array:

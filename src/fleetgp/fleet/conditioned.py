@@ -9,9 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.dataset import Dataset, corners
+from fleetgp.data.dataset import corners
 from fleetgp.data.times import format_value
-from fleetgp.data.transforms import CoordinateRule
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -38,29 +37,26 @@ from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, colum
 def describe_extrapolation(
     queries: Array,
     prior_only: BoolArray,
-    shards: Dataset,
-    names: Sequence[str] | None,
-    units: Mapping[str, str],
-    rule: CoordinateRule,
+    snapshot: ModelSnapshot,
     what: str = "points are no better known than the prior, which is all their answer says",
 ) -> str:
     """Describe the points about which the data say nothing, where the data are, and what may be wrong; empty for none.
 
-    units: of the inputs by name, where they are known; times are shown as dates.  rule: which input is a longitude.
+    what: follows the number of these points.
     """
-    count = int(prior_only.sum())
+    count, longitude = int(prior_only.sum()), snapshot.rule.longitude
     if not count:
         return ""
     first = int(np.flatnonzero(prior_only)[0])
-    low, high = corners(shards.summaries_along_arc(rule.longitude))
-    labels = names or [f"input {d + 1}" for d in range(len(low))]
+    low, high = corners(snapshot.shards.summaries_along_arc(longitude))
+    labels = snapshot.inputs or [f"input {d + 1}" for d in range(len(low))]
     shown = [
-        (name, *(format_value(value, units.get(name)) for value in values))
+        (name, *(format_value(value, snapshot.units.get(name)) for value in values))
         for name, *values in zip(labels, queries[first], low, high, strict=True)
     ]
     place = ", ".join(f"{name} {value}" for name, value, _, _ in shown)
     ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in shown)
-    hint = _turned(queries[prior_only], low, high, labels, rule.longitude)
+    hint = _turned(queries[prior_only], low, high, labels, longitude)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
     )
@@ -156,10 +152,8 @@ class ConditionedFleet:
         points = check_queries(queries, self.snapshot)
         blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **options)
         answer = joined(list(dict(blocks).values()))
-        unfinished = (
-            "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
-        )
-        self._warn_of_outside(points, answer.prior_only, unfinished)
+        ended = "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
+        self._warn_of_extrapolation(points, answer.prior_only, ended)
         answer.ledger.labels = self.snapshot.labels
         return replace(answer, points=self.snapshot.points(points))
 
@@ -182,7 +176,10 @@ class ConditionedFleet:
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         blocks = self._predictor.predict_in_blocks(replace(question, done=done))
-        return map(self._of_sample, blocks) if len(self.snapshot.held) else blocks
+        if not len(self.snapshot.held):
+            return blocks
+        drawn = np.array(self.snapshot.shards.counts)  # the data are a sample: answers say of how many rows
+        return ((number, replace(block, drawn=drawn, held=self.snapshot.held)) for number, block in blocks)
 
     def joint(
         self,
@@ -195,7 +192,7 @@ class ConditionedFleet:
     ) -> Joint:
         """Predict mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         result = self.known_jointly(queries, method, observed=observed, agent=agent, **options)
-        self._warn_of_outside(self.checked(queries), result.prior_only)
+        self._warn_of_extrapolation(self.checked(queries), result.prior_only)
         return result
 
     def known_jointly(
@@ -257,18 +254,9 @@ class ConditionedFleet:
             warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
         return Question(row, points, options, as_flag(observed, "observed"), (), asker, calibration)
 
-    def _warn_of_outside(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
-        snapshot = self.snapshot
-        text = describe_extrapolation(
-            points, prior_only, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
-        )
-        if text:
+    def _warn_of_extrapolation(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
+        if text := describe_extrapolation(points, prior_only, self.snapshot):
             warn(text + more)
-
-    def _of_sample(self, block: tuple[int, Prediction]) -> tuple[int, Prediction]:
-        """Add the numbers of rows that the data are a sample of."""
-        drawn = np.array(self.snapshot.shards.counts)
-        return block[0], replace(block[1], drawn=drawn, held=self.snapshot.held)
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.snapshot.shards)}, engine={self.engine!r})"

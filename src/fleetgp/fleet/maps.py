@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -248,9 +248,7 @@ def chosen_cells(snapshot: ModelSnapshot, grid: Grid, within: float, mask: Mask)
     status = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
-        outside = describe_extrapolation(
-            grid.cells, np.ones_like(near), snapshot.shards, grid.names, snapshot.units, snapshot.rule, what
-        )
+        outside = describe_extrapolation(grid.cells, np.ones_like(near), replace(snapshot, inputs=grid.names), what)
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
         )
