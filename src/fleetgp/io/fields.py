@@ -360,7 +360,7 @@ TIME = "time"
 def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[Table]:
     """Yield blocks of the cells that `parts_of` reads from a file."""
     with opened(file) as data:
-        yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
+        yield from parts_of(data, columns.all, columns.targets, columns.reading, file, rows, repeated=(TIME,))
 
 
 def read_field(file: Path, names: Sequence[str], targets: Sequence[str], reading: Reading) -> Table:
