@@ -323,8 +323,9 @@ def _opened_netcdf(path: str | Path) -> Any:
     file = as_path(path, "path")
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")
+    xr = xarray()
     try:
-        return xarray().open_dataset(file)  # scale, offset and fill values are applied
+        return xr.open_dataset(file)  # scale, offset and fill values are applied
     except (OSError, ValueError) as error:
         why = "it is none" if isinstance(error, ValueError) else error
         raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
