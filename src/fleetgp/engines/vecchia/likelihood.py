@@ -223,10 +223,14 @@ class StationaryData(OrderedData):
     def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
         loops, kind = compiled(), KINDS.get(type(self.kernel))
         if loops is not None and kind is not None:
-            places = self._placed(queries)
-            loops.means(kind, self.places, self.values, places, near, self.ratio, result, weights)
-            result[:, 0] *= self.unit
-            result[:, 1] *= self.unit**2
+            observed = (
+                self.places,
+                np.arange(len(self.values) + 1),
+                self.values,
+                np.full(len(self.values), 1.0 + self.ratio),
+            )
+            loops.means(kind, *observed, 1.0 + self.ratio, self._placed(queries), near, result, weights)
+            result *= [self.unit, self.unit**2]
 
     def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, tuple[Array, Array]]:
         places = self.places[near]
@@ -422,7 +426,7 @@ class MeansData(CompositeData):
         places, starts = np.ascontiguousarray(self._points.places / scales), self._points.starts
         values, diagonal = self.values / signal, (self._variances + self.noise) / signal**2
         queries = np.ascontiguousarray(queries[queue] / scales)
-        loops.means_over_points(kind, places, starts, values, diagonal, queries, sorted_near, part, weights_part)
+        loops.means(kind, places, starts, values, diagonal, 1.0, queries, sorted_near, part, weights_part)
         result[queue] = part * [signal, signal**2]
         weights[queue[:, None], order[queue]] = weights_part
 
