@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.engines.basis import Basis
-from fleetgp.engines.covariances import covariance_of, cross_of, slopes_of
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters, names
 from fleetgp.model.observations import Observations
@@ -258,19 +256,6 @@ def translate_theta_errors(*, units: Array | None = None, names: Sequence[str] |
 # ---- what posteriors share -------------------------------------------------------------------------------------------
 
 
-def mean_and_covariance(
-    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
-) -> tuple[Array, Array]:
-    """Mean (T,) and covariance (T, T) of f at the queries, given N observations y.
-
-    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
-    """
-    cross = cross_of(kernel, data, queries, h)
-    mean = weights @ cross
-    half = factor.half_solve_in_place(cross)
-    return mean, symmetric(kernel(queries, None, h) - half.T @ half)
-
-
 def symmetric(covariance: Array) -> Array:
     """A covariance without what rounding has done to its symmetry, and to variances of zero.
 
@@ -280,47 +265,6 @@ def symmetric(covariance: Array) -> Array:
     result = 0.5 * (covariance + covariance.T)
     np.fill_diagonal(result, np.maximum(np.diagonal(result), 0.0))
     return np.asarray(result)
-
-
-def slopes_given(
-    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
-) -> Slopes:
-    """At the queries (T, D), given N observations y.
-
-    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
-    """
-    changes = slopes_of(kernel, data, queries, h)  # (D, N, T)
-    solved = factor.solve(cross_of(kernel, data, queries, h))
-    of_prior, bends = kernel.curvature(queries, h)
-    halves = np.stack([factor.half_solve(change) for change in changes])
-    return Slopes(
-        np.einsum("n,dnt->td", weights, changes),
-        of_prior - 2.0 * np.einsum("nt,dnt->td", solved, changes),
-        bends - np.einsum("ant,bnt->tab", halves, halves),
-    )
-
-
-def slopes_of_each(
-    kernel: Kernel,
-    h: Hyperparameters,
-    data: Observations,
-    rows: IntArray,
-    queries: Array,
-    failure: Callable[[IntArray], NumericalError],
-) -> tuple[Slopes, float]:
-    """At each query given its own rows (T, m) of the data, and the largest jitter.
-
-    failure: the error where the covariance of some rows cannot be factorized.
-    """
-    result, jitter, noise = [], 0.0, kernel.noise(data, h)
-    for near, query in zip(rows, queries, strict=True):
-        some = data.rows(near)
-        factor = factorize(covariance_of(kernel, some, h), noise[near])
-        if factor is None:
-            raise failure(near)
-        jitter = max(jitter, factor.jitter)
-        result.append(slopes_given(kernel, h, some, factor, factor.solve(some.values), query[None]))
-    return joined(result, queries.shape[1]), jitter
 
 
 def joined(parts: list[Slopes], dimension: int) -> Slopes:

@@ -35,12 +35,7 @@ class NoiseModel:
     @property
     def differs(self) -> bool:
         """Whether it is any other than one noise for all."""
-        return self.terms > 0
-
-    @property
-    def terms(self) -> int:
-        """How many numbers each observation has for it."""
-        return self.known + self.robust + bool(self.groups)
+        return self.known or self.robust or bool(self.groups)
 
     def observed(self, data: Observations, group: int) -> Observations:
         """The observations of an agent that is of this group, with all that the terms are made of; no weight yet."""

@@ -62,8 +62,8 @@ class MomentsPosterior:
         solved = c.copy(order="F")
         cholesky.solve_in_place(self._solution.lower, solved)
         parts = self._parts(queries, self._largest)
-        heard = np.concatenate([np.zeros((len(c), 0)), *(self._heard(part) for part in parts)], axis=1)
-        both = heard.T @ solved
+        phi_k = np.concatenate([np.zeros((len(c), 0)), *(self._phi_k(part) for part in parts)], axis=1)
+        both = phi_k.T @ solved
         explained = both + both.T - c.T @ (c - self._solution.noise**2 * solved)
         prior = SquaredExponential()(queries, None, self.hyperparameters)
         return self._mean(queries), symmetric(prior - explained)
@@ -83,7 +83,7 @@ class MomentsPosterior:
 
         c, steps = self.basis.at(queries).T, self.basis.slopes(queries)  # (r, T), (D, T, r)
         solved, ahead = solve(c), [solve(step.T) for step in steps]
-        heard, more = self._heard(queries), [self._heard(queries, d) for d in range(dimension)]
+        phi_k, more = self._phi_k(queries), [self._phi_k(queries, d) for d in range(dimension)]
         mean, explained = steps @ s.coefficients, np.empty((dimension, len(queries)))
         outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
         known = np.empty((len(queries), dimension, dimension))
@@ -91,7 +91,7 @@ class MomentsPosterior:
             if outside.size:
                 mean[d, outside] = self._with_residuals(self._to_grid(queries[outside], d))
                 mean[d, outside] += step[outside] @ self._slip
-            explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", heard, ahead[d])
+            explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", phi_k, ahead[d])
             explained[d] -= 2.0 * np.einsum("tr,rt->t", step, c - s.noise**2 * solved)
             for e, other in enumerate(steps):
                 known[:, d, e] = np.einsum("rt,rt->t", more[d], ahead[e]) + np.einsum("rt,rt->t", more[e], ahead[d])
@@ -107,7 +107,7 @@ class MomentsPosterior:
     def _projected(self, basis: Basis, queries: Array) -> Array:
         """The weights C_i^-1 k_i* = (k_i* - Phi A^-1 Phi'k_i*) / sigma^2 as weights on the grid, summed there."""
         s, box = self._solution, self.basis.box
-        solved = self._heard(queries)
+        solved = self._phi_k(queries)
         cholesky.solve_in_place(s.lower, solved)
         whole = np.zeros((len(queries), int(np.prod(self.basis.ranks))))
         whole[:, self.basis.flat] = self.basis.signal * solved.T
@@ -132,7 +132,7 @@ class MomentsPosterior:
 
     @property
     def _largest(self) -> int:
-        """Doubles per query on the way to what is heard of it."""
+        """Doubles per query on the way to `_phi_k`."""
         return self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:]))
 
     def _to_grid(self, queries: Array, along: int | None = None) -> list[Array]:
@@ -154,17 +154,14 @@ class MomentsPosterior:
         c'u + e'C^-1 y.
 
         Inside the box e is no more than rounding, and left out: as the difference of two sums over all data it would
-        bring in their rounding, some N (sigma_f / sigma_eps)^2 units of it, and be nothing else.
+        add their rounding, some N (sigma_f / sigma_eps)^2 units of it, and nothing else.
         """
         mean = self.basis.at(queries) @ self._solution.coefficients
         outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
         if outside.size:
-            mean[outside] = self._mean_outside(queries[outside])
+            queries = queries[outside]
+            mean[outside] = self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
         return np.asarray(mean)
-
-    def _mean_outside(self, queries: Array) -> Array:
-        """With e'C^-1 y, for which the residuals' grid stands."""
-        return self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
 
     def _with_residuals(self, result: list[Array]) -> Array:
         """k*'C^-1 y but for the slip, from k* along each axis, or a derivative of it."""
@@ -175,7 +172,7 @@ class MomentsPosterior:
             values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
         return np.asarray(values[:, 0] / self._solution.noise**2)
 
-    def _heard(self, queries: Array, along: int | None = None) -> Array:
+    def _phi_k(self, queries: Array, along: int | None = None) -> Array:
         """Phi' k*, (r, T), Fortran-ordered; or its derivative along an axis."""
         grid = self._solution.grid
         sizes = grid.moments.sizes
@@ -204,7 +201,7 @@ class MomentsPosterior:
         solved = c.copy(order="F")
         cholesky.solve_in_place(self._solution.lower, solved)
         alone = np.einsum("rt,rt->t", c, c - self._solution.noise**2 * solved)
-        result = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
+        result = 2.0 * np.einsum("rt,rt->t", self._phi_k(queries), solved) - alone
         return np.asarray(np.clip(result, 0.0, self.hyperparameters.signal**2))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -29,20 +28,14 @@ LONGEST_IN_PAIRS = 2000
 LARGEST_TABLE = 4_000_000
 
 
-class Products(Protocol):
-    """Of the kept products of the axes' functions, without their common factor."""
+def products(kept: IntArray, functions: Sequence[Array]) -> OneAxis | Pairs | Blocks:
+    """Of the kept products of the axes' functions, without their common factor, in the fastest of three ways.
 
-    def sums(self, weights: Array) -> Array:
-        """sum_g weight_g phi_i phi_j, (r, r)."""
-        ...
+    Each has `sums`, of weights on the nodes: sum_g weight_g phi_i phi_j, (r, r); and `quadratic`, of a symmetric matrix
+    (r, r): phi' matrix phi at the nodes.
 
-    def quadratic(self, matrix: Array) -> Array:
-        """phi' matrix phi at the nodes of the grid, of a symmetric matrix (r, r)."""
-        ...
-
-
-def products(kept: IntArray, functions: Sequence[Array]) -> Products:
-    """kept: (D, r), in ascending order.  functions: (n_d, r_d) values on the nodes of each axis."""
+    kept: (D, r), in ascending order.  functions: (n_d, r_d) values on the nodes of each axis.
+    """
     if len(functions) == 1:
         return OneAxis(kept, functions)
     return Pairs(kept, functions) if by_pairs(kept.max(axis=1) + 1.0, kept.shape[1]) else Blocks(kept, functions)
@@ -61,7 +54,7 @@ def contract(tensor: Array, matrices: Sequence[Array]) -> Array:
 
 
 class OneAxis:
-    """No products of products."""
+    """All in one matrix product."""
 
     def __init__(self, kept: IntArray, functions: Sequence[Array]) -> None:
         self._functions = functions[0][:, kept[0]]
@@ -271,7 +264,7 @@ class Grid:
 class Solution:
     """Of some data at some theta. Nobody changes its arrays.
 
-    lower: (r, r) L, in the lower triangle.  gram: (r, r) Phi'Phi.  heard: (r,) Phi'y.  coefficients: (r,) u.
+    lower: (r, r) L, in the lower triangle.  gram: (r, r) Phi'Phi.  phi_y: (r,) Phi'y.  coefficients: (r,) u.
     residuals: y - Phi u as weights on the grid.
     """
 
@@ -279,7 +272,7 @@ class Solution:
     noise: float
     lower: Array
     gram: Array
-    heard: Array
+    phi_y: Array
     coefficients: Array
     residuals: Array
 
@@ -292,25 +285,25 @@ class Solution:
         lower.flat[:: len(lower) + 1] += noise**2
         if not (np.isfinite(gram[0, 0]) and cholesky.cholesky_in_place(lower)):
             return None
-        heard = grid.sums(m.responses)[grid.basis.flat]
-        u = heard.copy()
+        phi_y = grid.sums(m.responses)[grid.basis.flat]
+        u = phi_y.copy()
         cholesky.solve_in_place(lower, u)
-        return cls(grid, noise, lower, gram, heard, u, m.responses - m.weights * grid.combination(u))
+        return cls(grid, noise, lower, gram, phi_y, u, m.responses - m.weights * grid.combination(u))
 
     @cached_property
     def misfit(self) -> float:
         """|y - Phi u|^2."""
         u = self.coefficients
-        return max(float(self.grid.moments.squares - 2.0 * (self.heard @ u) + u @ self.gram @ u), 0.0)
+        return max(float(self.grid.moments.squares - 2.0 * (self.phi_y @ u) + u @ self.gram @ u), 0.0)
 
     @cached_property
     def dropped(self) -> float:
         """A bound on what the dropped products would change in the likelihood, see `certificate`."""
         m, basis = self.grid.moments, self.grid.basis
         missing = max(m.count * basis.signal**2 - float(np.trace(self.gram)), 0.0)
-        unheard = self.correlations(self.residuals)
-        unheard[basis.flat] = 0.0
-        return 0.5 * max(missing / self.noise**2, float(unheard @ unheard))
+        unexplained = self.correlations(self.residuals)
+        unexplained[basis.flat] = 0.0
+        return 0.5 * max(missing / self.noise**2, float(unexplained @ unexplained))
 
     def correlations(self, residuals: Array) -> Array:
         """Phi'C^-1 y of all products, dropped ones too, flat; of residuals times positions, Phi'X C^-1 y."""
@@ -326,13 +319,13 @@ def trend_products(s: Solution, trend: Trend) -> Array:
     nodes = np.stack(np.meshgrid(*s.grid.positions, indexing="ij"), axis=-1)
     h = np.moveaxis(trend.columns(box.centre + box.half * nodes), -1, 0)
     sums = [m.weights * column for column in h] + [m.responses]
-    heard = np.stack([s.grid.sums(weights)[flat] for weights in sums], axis=1)
+    phi_z = np.stack([s.grid.sums(weights)[flat] for weights in sums], axis=1)
     own = np.empty((len(sums), len(sums)))
     own[:-1, :] = [[float((column * weights).sum()) for weights in sums] for column in h]
     own[-1, :-1], own[-1, -1] = own[:-1, -1], m.squares
-    u = np.asfortranarray(heard)
+    u = np.asfortranarray(phi_z)
     cholesky.solve_in_place(s.lower, u)
-    mixed = u.T @ heard
+    mixed = u.T @ phi_z
     return np.asarray((own - mixed - mixed.T + u.T @ s.gram @ u) / s.noise**2 + u.T @ u)
 
 

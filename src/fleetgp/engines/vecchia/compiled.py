@@ -335,7 +335,7 @@ def _mean_profiles(kind: int, z: Array, share: Array, first: IntArray, pairs: Ar
             pair += 1
 
 
-# ---- of sums and products of leaves, each observation with its own noise ----------------------------------------------
+# ---- of sums and products of leaves, each observation with its own noise ---------------------------------------------
 
 ROOT = math.sqrt(2.0)
 

@@ -31,13 +31,12 @@ from fleetgp.engines.base import (
     Slopes,
     ThetaError,
     Trend,
-    mean_and_covariance,
     out_of_range,
     owner,
-    slopes_of_each,
 )
 from fleetgp.engines.basis import Basis
-from fleetgp.engines.covariances import covariance_of, variance_of
+from fleetgp.engines.covariances import variance_of
+from fleetgp.engines.exact import ExactPosterior, slopes_of_each
 from fleetgp.engines.vecchia.likelihood import (
     NotPositiveDefiniteError,
     OrderedData,
@@ -50,7 +49,6 @@ from fleetgp.engines.vecchia.likelihood import (
 from fleetgp.engines.vecchia.ordering import Neighbours, coarse_to_fine, nearest_earlier
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
@@ -100,13 +98,11 @@ class VecchiaPosterior:
                 f"{owner(self._agent)}: a joint posterior is of at most {MOST_TOGETHER} observations nearest to any of "
                 f"the points, got {len(used)}: give fewer points, points that are closer together, or fewer neighbours"
             )
-        data = self.data.rows(used)
-        factor = factorize(covariance_of(self.kernel, data, h), self.kernel.noise(data, h))
-        if factor is None:
+        posterior = ExactPosterior.of(self.data.rows(used), self.kernel, h)
+        if posterior is None:
             raise self._failure(len(used))
-        self.jitter = max(self.jitter, factor.jitter)
-        weights = factor.solve(data.values)
-        return mean_and_covariance(self.kernel, h, data, factor, weights, queries)
+        self.jitter = max(self.jitter, posterior.jitter)
+        return posterior.mean_and_covariance(queries)
 
     def slopes(self, queries: Array) -> Slopes:
         """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
