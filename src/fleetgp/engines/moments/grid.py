@@ -1,9 +1,9 @@
 """Data on a box as a weighted Chebyshev grid, and the small system that takes the place of the covariance.
 
-A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one weight a
-node: the data are read once (`sums.py`), and the grid stands for them afterwards. Sums of products of two functions of
-a basis are taken in three ways, by how many axes and functions there are: all in one matrix product, by tables of pairs
-of the axes' functions, and by blocks of functions that differ along the last axis alone.
+A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one per node: the
+data are read once (`sums.py`), and the grid stands for them afterwards. Sums of products of two functions of a basis
+are computed in one of three ways, depending on the numbers of axes and functions: in one matrix product, by tables of
+pairs of the axes' functions, and by blocks of functions that differ along the last axis alone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.base import Trend
 from fleetgp.engines.basis import Basis, Box, nodes, to_nodes
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.engines.moments.sums import DataSums
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.linalg import cholesky
 
-#: Longer bases go by blocks: to look up that many sums in a table costs more than to compute them in order.
+#: Longer bases use blocks: so many look-ups in a table cost more than computing the sums in order.
 LONGEST_IN_PAIRS = 2000
-#: So do those whose tables of pairs would have more elements: 32 MB.
+#: So do bases whose tables of pairs would have more elements: 32 MB.
 LARGEST_TABLE = 4_000_000
 
 
@@ -110,8 +110,7 @@ class Pairs:
 class Blocks:
     """Functions that differ along the last axis alone are neighbours: a block of rows is one matrix product.
 
-    Some n_D r^2 operations, n_D nodes along the last axis: less than a Cholesky of r rows has. No table is longer than
-    n_D r.
+    Some n_D r^2 operations for n_D nodes along the last axis, fewer than a Cholesky of r rows; tables of at most n_D r.
     """
 
     def __init__(self, kept: IntArray, functions: Sequence[Array]) -> None:
@@ -204,7 +203,7 @@ class Moments:
     count: int
 
     @classmethod
-    def of(cls, data: DataSums, sizes: Sequence[int]) -> Moments:
+    def of(cls, data: ChebyshevSums | FleetMoments, sizes: Sequence[int]) -> Moments:
         """On a grid of these sizes."""
         maps = [to_nodes(size).T for size in sizes]
         weights, responses = (contract(sums, maps) for sums in data.up_to(sizes))
@@ -262,7 +261,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Solution:
-    """Of some data at some theta. Nobody changes its arrays.
+    """Of some data at some theta; the arrays are not changed.
 
     lower: (r, r) L, in the lower triangle.  gram: (r, r) Phi'Phi.  phi_y: (r,) Phi'y.  coefficients: (r,) u.
     residuals: y - Phi u as weights on the grid.
@@ -330,10 +329,10 @@ def trend_products(s: Solution, trend: Trend) -> Array:
 
 
 def without_trend(moments: FleetMoments, trend: Trend, coefficients: Sequence[float]) -> FleetMoments:
-    """The moments of y_n - h(x_n)'coefficients, from those of y_n: no data are needed."""
+    """The moments of y_n - h(x_n)'coefficients, from those of y_n alone."""
     box, sums, low = moments.box, moments.sums, moments.responses.shape
     slopes = np.array([*coefficients[1:], *[0.0] * (len(box.centre) if not trend.linear else 0)])
-    # Sums one by one: all agents have the same bits, whatever their processors.
+    # Sums one by one, for the same bits on every processor.
     constant = float(coefficients[0]) + sum((slopes * (box.centre - trend.centre)).tolist())
     # The mean function in positions, constant + sum_d steep_d t_d, and t T_j = (T_j+1 + T_|j-1|) / 2.
     steep = slopes * box.half
@@ -350,7 +349,7 @@ def without_trend(moments: FleetMoments, trend: Trend, coefficients: Sequence[fl
 
 
 def _times_position(sums: Array, axis: int, low: Sequence[int]) -> Array:
-    """The sums of t_d T_j(x_n), of degrees below `low`; none that is not there is needed for these."""
+    """The sums of t_d T_j(x_n), of degrees below `low`, which need no sums beyond those given."""
     degrees = np.arange(low[axis])
     along = 0.5 * (
         np.take(sums, np.minimum(degrees + 1, sums.shape[axis] - 1), axis) + np.take(sums, np.abs(degrees - 1), axis)

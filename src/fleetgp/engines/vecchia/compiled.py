@@ -15,15 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.engines.vecchia.likelihood import LINEAR, PERIODIC, RQ, Layout
+from fleetgp.engines.vecchia.likelihood import LINEAR, MATERN12, MATERN32, PERIODIC, RQ, SE, Layout
 from fleetgp.engines.vecchia.ordering import Neighbours
 from fleetgp.linalg.compiling import jitted
 from fleetgp.linalg.exponential import exp
 
 #: Points of a batch.
 LANES = 8
-#: The numbers of kernels; all others have the loops of matern52.
-SE, MATERN12, MATERN32 = 0, 1, 2
 
 
 class Batch(NamedTuple):
@@ -379,7 +377,7 @@ def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, ph
                 phi[i, w] = math.exp(-alpha * math.log(ratio))
                 slope[i, w] = phi[i, w] / ratio
         return
-    profile(0 if kind == PERIODIC else kind, slope, phi)
+    profile(SE if kind == PERIODIC else kind, slope, phi)
 
 
 @jitted

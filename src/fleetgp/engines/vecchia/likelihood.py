@@ -190,8 +190,14 @@ def _with_noise(matrices: Array, noise: Array, size: Array) -> tuple[Array | Non
 
 # ---- with a stationary kernel ----------------------------------------------------------------------------------------
 
-#: The kernels that compiled loops know, by their numbers there.
-KINDS: dict[type[Stationary], int] = {SquaredExponential: 0, Matern12: 1, Matern32: 2, Matern52: 3}
+#: The numbers of kernels and leaves in compiled loops.
+SE, MATERN12, MATERN32, MATERN52, RQ, PERIODIC, LINEAR = range(7)
+KINDS: dict[type[Stationary], int] = {
+    SquaredExponential: SE,
+    Matern12: MATERN12,
+    Matern32: MATERN32,
+    Matern52: MATERN52,
+}
 
 
 class StationaryData(OrderedData):
@@ -266,9 +272,6 @@ def _at_once(c: Array, y: Array) -> tuple[float, float, Array]:
 
 
 # ---- with any kernel -------------------------------------------------------------------------------------------------
-
-#: The leaves that compiled loops know besides, by their numbers.
-RQ, PERIODIC, LINEAR = 4, 5, 6
 
 
 class Layout(NamedTuple):
