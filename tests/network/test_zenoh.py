@@ -68,7 +68,9 @@ def test_no_link_beyond_the_graph_and_no_server() -> None:
     def look(network: Network) -> Any:
         assert isinstance(network, ZenohNetwork)
         network.neighbour_sum(np.ones(1), "statistics")
-        seen = len(list(network._links.session.info.peers_zid()))
+        info = network._links.session.info
+        seen = len(list(info.peers_zid()))
+        assert len(list(info.links())) == seen, "one connection to each neighbour: only one end of a link dials"
         network.neighbour_sum(np.ones(1), "statistics")
         with pytest.raises(NetworkError, match="central node"):
             network.gather({"statistics": np.ones(1)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -141,13 +142,17 @@ class PeerMonitor:
 
     def _introduce_if_alone(self) -> None:
         """A neighbour that does not listen may be gone, or have a description without this agent: introduce it then."""
-        neighbours, now = self._presence.neighbours, time.monotonic()
-        if all(neighbour.linked for _, neighbour in neighbours.items()):
+        missing = [j for j, neighbour in self._presence.neighbours.items() if not neighbour.linked]
+        now = time.monotonic()
+        if not missing:
             self._introduce_at, self._pause = now + INTRODUCE, INTRODUCE
         elif now >= self._introduce_at:
             self._pause = min(2.0 * self._pause, RARELY)
             self._introduce_at = now + self._pause
-            self.links.introduce(self._presence.introduction().encode())
+            data = self._presence.introduction().encode()
+            self.links.introduce(data)
+            for j in missing:
+                threading.Thread(target=self.links.visit, args=(j, data), name=f"visit {j}", daemon=True).start()
 
     def _take_introduction(self, stranger: Introduction) -> None:
         """Answer it, once: the other end has to log it too, and cannot know who listens here."""

@@ -13,8 +13,8 @@
 | metrics | `service` | answers Prometheus |
 | certificates | `service` | warns before a certificate expires, and ends the agent then |
 
-Not from here: the door before a TLS port (`network/zenoh/door.py`), Zenoh's own, and the one that a signal starts to
-stop the agent (`service`), which must not wait for its owner.
+Not from here: the door before a TLS port (`network/zenoh/door.py`), Zenoh's own, and those that nobody must wait for:
+one that a signal starts to stop the agent (`service`), and short ones that introduce the agent (`node`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import emit, sent_facts, sent_line, warn
+from fleetgp.cli.output import Report, sent_facts, sent_line, warn
 from fleetgp.data.times import time_unit_among
 from fleetgp.errors import InputError, WorkerLostError, unknown_name
 from fleetgp.files import check_writable
@@ -32,10 +32,12 @@ from fleetgp.units import counted
 ADDED = ("mean", "std", "std_observed", "n_agents", "prior_only")
 #: And the ends of intervals.
 ENDS = ("low", "high")
+#: What a report has of the answers as it is.
+ANSWER_FACTS = ("method", "status", "rounds", "iterations", "agent", "jitter", "bytes", "sent", "drawn", "held")
 
 
 def known_model(folder: Path, where: Cluster) -> Model:
-    """The model in a folder; a warning where its training did not converge, or where it has no work for a cluster."""
+    """Load a model; warn if its training did not converge, or if it has no work for a cluster."""
     model = load_model(folder, **where.backend)
     if where.backend and not model.fleet.data.in_memory:
         warn(f"{folder}: the model has no rows, and any agent answers from the moments alone: no cluster is used")
@@ -52,7 +54,7 @@ def agent_number(model: Model, name: str, what: str = "agent") -> int:
 
 
 def predictions(model: Model, queries: Array, asking: options.Asking, out: Path, quiet: bool) -> Answers:
-    """The model's answers, computed here or by the workers of a cluster, which is left afterwards."""
+    """Ask the model, here or on a cluster, which is left afterwards."""
     chosen, method = asking.chosen, predictor_of(model.fleet.private, asking.method).name
     with model.fleet:
         try:
@@ -63,24 +65,22 @@ def predictions(model: Model, queries: Array, asking: options.Asking, out: Path,
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Warn of points far from all data. where: which points.  what: the message, if it is another one."""
-    fleet = model.fleet
-    message = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
-    if message:
+    if message := describe_extrapolation(points, where, model.fleet.snapshot(), *what):
         warn(message)
 
 
 def traffic_facts(ledger: Ledger) -> dict[str, Any]:
-    """What was sent between agents, as every command reports it."""
+    """What agents sent, for programs."""
     return {"bytes": ledger.bytes, "sent": sent_facts(ledger.by_kind())}
 
 
 def traffic_lines(model: Model, facts: Mapping[str, Any]) -> list[str]:
-    """The same for people; nothing for a single agent."""
+    """What agents sent, for people; nothing for a single agent."""
     return [sent_line(facts["sent"], facts["bytes"])] if len(model.agents) > 1 else []
 
 
-def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: str, as_json: bool) -> None:
-    """Print the report of a prediction. facts: to begin with.  last: the last line."""
+def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: str) -> Report:
+    """Return the report of a prediction. facts: to begin with.  last: the last line."""
     if answers.status != "converged":
         advice = "--consensus tree is exact, or try more --rounds"
         warn(f"{answers.method}: {answers.status}; the answer may be off: {advice}")
@@ -95,22 +95,12 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
         + (f"; {part:.1f} of {counted(len(model.agents), 'agent')} took part in a point, on average" * several)
         + "."
     )
-    facts |= {
+    facts |= {name: getattr(answers, name) for name in ANSWER_FACTS} | {
         "factors": list(answers.factors),
-        "method": answers.method,
         "points": points,
-        "status": answers.status,
-        "rounds": answers.rounds,
-        "iterations": answers.iterations,
-        "agent": answers.agent,
         "agents": list(model.agents),
         "took_part": {name: float(share) for name, share in zip(model.agents, answers.share, strict=True)},
-        "jitter": answers.jitter,
-        "bytes": answers.bytes,
-        "sent": answers.sent,
         "prior_only": int(answers.prior_only.sum()),
-        "drawn": answers.drawn,
-        "held": answers.held,
     }
     label = noise_of(model, answers.agent)
     about_std = (
@@ -121,7 +111,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
     if model.fleet.noise_model.known:
         about_std += " The known standard deviations of rows are not included."
     drawn, factors = [sample] if answers.held else [], factor_lines(*answers.factors)
-    emit(facts, said, *drawn, *traffic_lines(model, facts), about_std, *factors, last, as_json=as_json)
+    return Report(facts, [said, *drawn, *traffic_lines(model, facts), about_std, *factors, last])
 
 
 def factor_lines(low: float, high: float) -> list[str]:
@@ -132,7 +122,7 @@ def factor_lines(low: float, high: float) -> list[str]:
 
 
 def check_answer_file(out: Path, points: Path) -> None:
-    """One clear error where the answer cannot go, before any work is done for it."""
+    """Refuse a place for the answer that cannot be written, before any work is done."""
     check_ending(out)
     check_writable(out)
     if out.exists() and points.exists() and out.samefile(points):
@@ -142,7 +132,7 @@ def check_answer_file(out: Path, points: Path) -> None:
 def read_points(
     points: Path, inputs: Sequence[str], out: Path, reading: Reading, units: Mapping[str, str]
 ) -> tuple[Array, dict[str, Any]]:
-    """The queries (T, D), and all columns of the file, to go into the answer: from CSV to CSV as they are written.
+    """Read the queries (T, D), and all columns of the file for the answer: from CSV to CSV as they are written.
 
     units: of the model's inputs, those that are times.
     """
@@ -173,7 +163,7 @@ def read_points(
 
 
 def refuse_clash(points: Path, columns: Mapping[str, Any], added: Iterable[str]) -> None:
-    """One clear error where columns of the points would be lost."""
+    """Refuse columns of the points that the answer would replace."""
     clash = [name for name in added if name in columns]
     if clash:
         raise InputError(f"{points}: the answer has a column {clash[0]!r} too: rename that of the points")
@@ -190,7 +180,7 @@ def write_answer(
     level: float | None = None,
     more: Mapping[str, Array] | None = None,
 ) -> None:
-    """The table of an answer: the columns of the points, `ADDED`, intervals of this level, more columns behind it."""
+    """Write the table of an answer: the columns of the points, `ADDED`, intervals of this level, and more columns."""
     out.parent.mkdir(parents=True, exist_ok=True)
     answer: dict[str, Any] = dict(zip(ADDED, (mean, std, std_observed, agents, prior_only), strict=True))
     if level is not None:
@@ -200,7 +190,7 @@ def write_answer(
 
 
 def check_level(level: float | None, points: Path, columns: Mapping[str, Any]) -> None:
-    """One clear error for intervals that cannot be, or that would replace columns of the points."""
+    """Refuse a level outside of (0, 1), and points that have columns of intervals."""
     if level is not None:
         half_width(level)
         refuse_clash(points, columns, ENDS)

@@ -100,7 +100,7 @@ def _message(error: Exception) -> str:
 
 
 def _interrupted(ctx: Any, message: str) -> int:
-    """Print what became of the work: in the command's own words, where it has any."""
+    """Print what happens to unfinished work, in the words of the command if it has any."""
     continuing = ctx.invoked_subcommand in ("ask", "observe", "retrain")
     default = "agents continue with what they received" if continuing else "finished work, if any, is kept"
     print_error(f"interrupted; {message or default}")
@@ -110,7 +110,7 @@ def _interrupted(ctx: Any, message: str) -> int:
 
 @contextmanager
 def _printed_warnings() -> Iterator[None]:
-    """Print our own warnings as the commands print theirs."""
+    """Print warnings of FleetGP in one line each."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, FleetGPWarning):

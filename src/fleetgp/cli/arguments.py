@@ -5,13 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial, wraps
+from operator import itemgetter
 from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
+from fleetgp.cli.output import Report, print_report
 from fleetgp.declarations import Option, options_in
 
 #: What begins with a minus and is no option.
@@ -31,7 +33,7 @@ class VariadicCommand(TyperCommand):
 
 
 def spread_out(arguments: list[str], many: set[str]) -> list[str]:
-    """--inputs a b -> --inputs a --inputs b.
+    """Repeat an option for each of its values.
 
     >>> spread_out(["t.csv", "--inputs", "lon", "lat", "--target", "sst"], {"--inputs"})
     ['t.csv', '--inputs', 'lon', '--inputs', 'lat', '--target', 'sst']
@@ -58,7 +60,7 @@ def spread_out(arguments: list[str], many: set[str]) -> list[str]:
 
 
 def completed(arguments: list[str], may: set[str]) -> list[str]:
-    """Options without a value with an empty one.
+    """Give options that may have no value an empty one.
 
     >>> completed(["--cluster", "t.csv"], {"--cluster"}), completed(["--cluster", "10.0.0.1:6379"], {"--cluster"})
     (['--cluster=', 't.csv'], ['--cluster=10.0.0.1:6379'])
@@ -86,12 +88,9 @@ class Family:
         ]
 
 
-@dataclass(frozen=True)
-class Default:
-    """Marks an option that has the default of a parameter of a Python function. name: the parameter's, if another."""
-
-    function: Callable[..., Any]
-    name: str = ""
+def default_of(function: Callable[..., Any], name: str) -> Any:
+    """The default of a parameter of a Python function: also that of the option that is passed to it."""
+    return inspect.signature(function).parameters[name].default
 
 
 def option(text: str, *flags: str, **settings: Any) -> Any:
@@ -101,10 +100,12 @@ def option(text: str, *flags: str, **settings: Any) -> Any:
 
 #: Builds one parameter of a command from the values that Typer has read.
 Build = Callable[[dict[str, Any]], Any]
+#: An option of each command that returns a `Report`.
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with a flat signature for Typer: one parameter for each option.
+def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
+    """Give a command a flat signature for Typer, with one parameter for each option, and print its report.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -119,47 +120,47 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     >>> draw(name="box", width=2, height=3)
     box 6
     """
-    hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
-    builds: dict[str, Build] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        builds[name] = _expand(name, hints[name], parameter.default, parameters)
+    call = _flattened(command, parameters)
+    if get_type_hints(command)["return"] is Report:
+        parameters.append(_parameter("as_json", False, Json))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(**{name: build(given) for name, build in builds.items()})
+        report = call(given)
+        if report is not None:
+            print_report(report, as_json=given["as_json"])
 
     run.__dict__["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
-def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Parameter]) -> Build:
-    """Append the typed options of one parameter, and return how to build the parameter from their values."""
-    family = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Family)), None)
-    if family is not None:
-        parameters += [_parameter(one.name, None, _annotation(one)) for one in family.options]
-        return partial(_typed_values, family.options)
-    if is_dataclass(hint):
-        hints = get_type_hints(hint, include_extras=True)
-        builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
-        build_group: Any = hint
-        return lambda given: build_group(**{one: build(given) for one, build in builds.items()})
-    like = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Default)), None)
-    if like is not None:
-        default = inspect.signature(like.function).parameters[like.name or name].default
-    parameters.append(_parameter(name, default, hint))
-    return lambda given: given[name]
+def _flattened(function: Any, parameters: list[inspect.Parameter]) -> Build:
+    """Append the typed options of a function or a dataclass, and return how to call it with their values."""
+    hints = get_type_hints(function, include_extras=True)
+    builds: dict[str, Build] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        family = next((one for one in getattr(hints[name], "__metadata__", ()) if isinstance(one, Family)), None)
+        if family is not None:
+            parameters += [_parameter(one.name, None, _annotation(one)) for one in family.options]
+            builds[name] = partial(_typed_values, family.options)
+        elif is_dataclass(hints[name]):
+            builds[name] = _flattened(hints[name], parameters)
+        else:
+            parameters.append(_parameter(name, parameter.default, hints[name]))
+            builds[name] = itemgetter(name)
+    return lambda given: function(**{name: build(given) for name, build in builds.items()})
 
 
 def _typed_values(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
-    """The options that were typed, as methods take them, or one clear error."""
+    """Return the options that were typed, checked, as methods take them."""
     typed = {one: values[one.name] for one in options if values[one.name] not in (None, [])}
     return {one.name: one.check(one.kind.read(one.flag, value), one.flag) for one, value in typed.items()}
 
 
 def _annotation(option: Option) -> Any:
-    """An option for Typer. The value is None if it was not typed: a method knows its defaults itself."""
+    """An option for Typer. Its value is None unless it was typed: methods have the defaults."""
     switch = [option.flag] if option.kind.type is bool and not option.default else []
     default = "" if switch or not option.default_in_words else f" (default: {option.default_in_words})"
     return Annotated[option.kind.type | None, typer.Option(*switch, help=option.help + default)]
@@ -167,7 +168,3 @@ def _annotation(option: Option) -> Any:
 
 def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _default(option: Field[Any]) -> object:
-    return inspect.Parameter.empty if option.default is MISSING else option.default

@@ -18,10 +18,10 @@ from fleetgp.advice import verify as verify_fleet
 from fleetgp.advice.verify import two_digits
 from fleetgp.cli import options
 from fleetgp.cli.answers import agent_number, known_model
-from fleetgp.cli.arguments import Default, Family, option
+from fleetgp.cli.arguments import Family, default_of, option
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.data.times import time_unit_among, time_unit_of
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
@@ -56,7 +56,9 @@ VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
 class Hiding:
     """How rows of the model are hidden."""
 
-    folds: Annotated[int | None, option("How often to hide a part of the model's own rows. (default: 5)", min=2)] = None
+    folds: Annotated[
+        int | None, option("How many parts of the model's own rows to hide in turn. (default: 5)", min=2)
+    ] = None
     split: Annotated[
         str | None, option("What is hidden together: random (rows), agent, or block (gaps that nobody observes).")
     ] = None
@@ -79,7 +81,7 @@ class TruthReading:
     rows: ROWS = field(default_factory=dict)
 
     def observations(self, path: Path, model: Model) -> ObservationTable:
-        """Times are counted as the model counts them, and kelvin are converted for a model in degrees Celsius."""
+        """Read them with the model's unit of time, and in degrees Celsius if the model is."""
         units = model.fleet.units
         celsius = path.suffix.lower() in FIELDS and is_celsius(units.get(model.target, ""))
         rows = read_observations(
@@ -105,12 +107,14 @@ def score(
         typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
     ] = None,
     hiding: Hiding,
-    level: Annotated[float, Default(fg.Fleet.score), option("Of the intervals whose coverage is reported.")],
-    each_agent: Annotated[bool, option("Also the scores of each agent.", "--each-agent")] = False,
+    level: Annotated[float, option("The level of the intervals whose coverage is reported.")] = default_of(
+        fg.Fleet.score, "level"
+    ),
+    each_agent: Annotated[bool, option("Print the scores of each agent too.", "--each-agent")] = False,
     reading: TruthReading,
     asking: options.Asking,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Score a model: with a table of observations that it has not seen, or by cross-validation of its own rows.
 
     RMSE, MAE, CRPS and the interval score are in the target's units, NLPD and MSLL in nats per row; smaller is better.
@@ -135,20 +139,20 @@ def score(
     else:
         if reading != TruthReading() or asking.agent is not None:
             raise InputError("--agent, --agent-column and how to read are for a table of observations: leave them out")
-        facts, title, validated = _cross_validate(known, model, hiding, how, output.quiet)
+        facts, title, validated = _cross_validate(known, model, hiding, how, quiet)
         parts, whole = dict(validated.parts(known.agents)), validated.scores
     facts = {"model": str(model), **facts, "scores": {label: one.numbers for label, one in parts.items()}}
     alike = all(one.numbers == whole.numbers for one in whole.answers)
     hidden = ("answer of", *([] if each_agent else ["rows of"])) if alike or not each_agent else ()
     table = _score_table({label: one for label, one in parts.items() if not label.startswith(hidden or " ")})
     same = ["Every agent gives the same answer."] if alike and len(whole.answers) > 1 else []
-    emit(facts, title, table, _coverage_line(whole), *same, as_json=output.as_json)
+    return Report(facts, [title, table, _coverage_line(whole), *same])
 
 
 def _score_against_table(
     known: Model, truth: Path, reading: TruthReading, agent: str | None, how: dict[str, Any]
 ) -> tuple[dict[str, Any], str, Scores]:
-    """Facts, a title and the scores."""
+    """Return facts, a title and the scores."""
     rows = reading.observations(truth, known)
     for note in rows.notes:
         warn(f"{truth}: {note}")
@@ -169,7 +173,7 @@ def _score_against_table(
 
 
 def _own_rows(model: Model, rows: ObservationTable) -> int:
-    """The number of rows that the model has, too, to the last bit; 0 where it keeps moments instead of rows."""
+    """Count the rows that the model has too, to the last bit; 0 for a model without rows."""
     if not model.fleet.data.in_memory:
         return 0
     seen = {row.tobytes() for own in model.fleet.data for row in np.column_stack([own.inputs, own.values])}
@@ -179,7 +183,7 @@ def _own_rows(model: Model, rows: ObservationTable) -> int:
 def _cross_validate(
     known: Model, folder: Path, hiding: Hiding, how: dict[str, Any], quiet: bool
 ) -> tuple[dict[str, Any], str, CrossValidation]:
-    """Facts, a title and the scores. Finished folds are kept beside the model until all are done."""
+    """Return facts, a title and the scores. Finished folds are kept beside the model until all are done."""
     split = options.one_of("--split", hiding.split or "random", get_args(Split))
     how = {"folds": hiding.folds, "split": split, "train": hiding.train, **how}
     content, place = hashlib.sha256((folder / DESCRIPTION).read_bytes()).hexdigest(), folder.resolve()
@@ -219,7 +223,7 @@ def _score_table(parts: Mapping[str, Scores]) -> Table:
 
 
 def _coverage_line(scores: Scores) -> str:
-    """Whether the intervals cover what they should, within two standard errors."""
+    """Compare the coverage of the intervals with their level, within two standard errors."""
     off, error = scores.coverage - scores.level, np.sqrt(scores.level * (1.0 - scores.level) / scores.rows)
     verdict = "as they should" if abs(off) < 2.0 * error else "too few" if off < 0.0 else "more than promised"
     advice = ": fleetgp calibrate widens them" if verdict == "too few" else ""
@@ -240,20 +244,20 @@ def calibrate(
     method: options.METHOD = None,
     holdout: Annotated[
         str,
-        Default(fg.Fleet.calibrate),
         option("What agents hide: rows (among the data), blocks (gaps that nobody observes) or both."),
-    ],
-    level: Annotated[float, Default(fg.Fleet.calibrate), option("The coverage that intervals should have.")],
+    ] = default_of(fg.Fleet.calibrate, "holdout"),
+    level: Annotated[float, option("The coverage that intervals should have.")] = default_of(
+        fg.Fleet.calibrate, "level"
+    ),
     cells: Annotated[
         int | None, option("Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)")
     ] = None,
-    max_rows: Annotated[
-        int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
-    ],
+    max_rows: Annotated[int, option("Rows that an agent holds out at most, of each kind.")] = default_of(
+        fg.Fleet.calibrate, "max_rows"
+    ),
     given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
-    as_json: options.Json = False,
-) -> None:
-    """Find the factor on the standard deviations with which intervals have the coverage that they promise.
+) -> Report:
+    """Find the factor on the standard deviations with which intervals have their nominal coverage.
 
     Agents hide some of their rows, which the fleet predicts from the rest by the method that will be used. The model
     keeps the factor, and predict and map apply it to the standard deviations of this method. The inputs of hidden rows
@@ -267,7 +271,7 @@ def calibrate(
     calibration = known.fleet.calibrate(method, holdout=holdout, level=level, cells=cells, max_rows=max_rows, **given)
     save_model(known, model, overwrite=True)
     facts, lines = {"model": str(model), **calibration_facts(calibration)}, calibration_lines(calibration)
-    emit(facts, *lines, f"The factors are in {bold(model)}.", as_json=as_json)
+    return Report(facts, [*lines, f"The factors are in {bold(model)}."])
 
 
 def verify(
@@ -277,11 +281,12 @@ def verify(
         list[str] | None,
         option("Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"),
     ] = None,
-    hold: Annotated[float, Default(verify_fleet), option("The share of rows to hide, for the coverage of intervals.")],
-    seed: Annotated[int, Default(verify_fleet), option(options.SEED)],
-    as_json: options.Json = False,
-) -> None:
-    """Check a model on its own data: agents agree, methods equal their central twins, intervals cover enough.
+    hold: Annotated[float, option("The share of rows to hide, for the coverage of intervals.")] = default_of(
+        verify_fleet, "hold"
+    ),
+    seed: Annotated[int, option(options.SEED)] = default_of(verify_fleet, "seed"),
+) -> Report:
+    """Check a model on its own data: agents agree, methods equal their central counterparts, intervals cover enough.
 
     Ends with exit code 1 if a check has failed. Nothing is changed, and nothing is sent anywhere.
 
@@ -297,6 +302,5 @@ def verify(
         table.add_row(
             check.name, f"[{colour}]{check.verdict}[/{colour}]", two_digits(check.measured), two_digits(check.limit)
         )
-    emit({"model": str(model), **result.facts}, table, *map(escape, result.sentences), as_json=as_json)
-    if not result.passed:
-        raise typer.Exit(1)
+    failed = None if result.passed else typer.Exit(1)
+    return Report({"model": str(model), **result.facts}, [table, *map(escape, result.sentences)], error=failed)

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from fleetgp.cli.arguments import option
-from fleetgp.cli.options import CLUSTER, NO_OPEN, PORT, Json, Quiet
-from fleetgp.cli.output import bold, console, emit, plain_table
+from fleetgp.cli.arguments import Json, option
+from fleetgp.cli.options import CLUSTER, NO_OPEN, PORT, Quiet
+from fleetgp.cli.output import Report, bold, console, plain_table, print_json
 from fleetgp.cli.running import check_page, show
 from fleetgp.declarations import four_sides
 from fleetgp.errors import InputError, unknown_name
@@ -27,7 +27,7 @@ from fleetgp.progress import listening
 
 if TYPE_CHECKING:
     from reproduction.cells import Place
-    from reproduction.report import Report
+    from reproduction.report import Report as Page
 
 
 def demo(
@@ -59,7 +59,7 @@ def demo(
     check_folder(out)
     facts = run(points, seed, grid, out, Console(stderr=True, highlight=False) if as_json else console())
     if as_json:
-        emit(facts, as_json=True)
+        print_json(facts)
 
 
 def download(
@@ -68,9 +68,8 @@ def download(
     stride: Annotated[int, option("Every nth point of the 0.01 degree grid.")] = 1,
     out: Annotated[Path | None, option("Copy the file here; it stays in the cache too.")] = None,
     server: Annotated[str, option("An ERDDAP server that has jplMURSST41.")] = SERVER,
-    as_json: Json = False,
     quiet: Quiet = False,
-) -> None:
+) -> Report:
     """Fetch a box of the MUR v4.1 sea-surface temperature analysis.
 
     A fetched file stays in the cache (~/.cache/fleetgp) with its checksum; an interrupted download continues.
@@ -93,12 +92,9 @@ def download(
     field = load_sst(path)
     rows, columns = field.celsius.shape
     known = int((field.celsius == field.celsius).sum())
-    emit(
-        {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known},
-        f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature.",
-        f"The file is {bold(path)}.",
-        as_json=as_json,
-    )
+    facts = {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known}
+    said = f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature."
+    return Report(facts, [said, f"The file is {bold(path)}."])
 
 
 def reproduce(
@@ -112,9 +108,8 @@ def reproduce(
     workers: Annotated[
         int | None, option("How many processes, here or on the cluster. (default: one per core)", min=1)
     ] = None,
-    as_json: Json = False,
     quiet: Quiet = False,
-) -> None:
+) -> Report:
     """Run one of the paper's experiments and write a page about it. They come with the repository, not with the wheel.
 
     The results are CSV, JSON, figures as PNG and PDF, and one HTML page. Finished work is kept: the same command
@@ -144,16 +139,12 @@ def reproduce(
         table.add_row(finding["claim"], f"[{colour}]{finding['verdict']}[/{colour}]", finding["seen"])
     table.columns[0].no_wrap = False
     page = folder / "report.html"
-    emit(
-        {"report": str(page), **report.facts},
-        table,
-        f"The page is {bold(page)}; results.csv, results.json and figures/ are beside it.",
-        as_json=as_json,
-    )
+    last = f"The page is {bold(page)}; results.csv, results.json and figures/ are beside it."
+    return Report({"report": str(page), **report.facts}, [table, last])
 
 
-def _experiments() -> tuple[tuple[str, ...], Callable[..., Report]]:
-    """Their names and how to run one: from the package beside src/ in a clone of the repository, and in no wheel."""
+def _experiments() -> tuple[tuple[str, ...], Callable[..., Page]]:
+    """Return the experiments' names and the function that runs one: they are in the repository, not in the wheel."""
     root = Path(__file__).resolve().parents[3]
     if (root / "reproduction" / "__init__.py").exists() and str(root) not in sys.path:
         sys.path.append(str(root))

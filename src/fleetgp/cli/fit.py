@@ -10,14 +10,15 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.arguments import Default, Family, option
-from fleetgp.cli.info import Report, fit_report
+from fleetgp.cli.arguments import Family, default_of, option
+from fleetgp.cli.info import fit_report
 from fleetgp.cli.options import Cluster
-from fleetgp.cli.output import emit
+from fleetgp.cli.output import Report
 from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
 from fleetgp.data.transforms import coordinate_rule, seen_by
@@ -109,7 +110,7 @@ class Streaming:
 
 
 def check_column(where: str, column: str | None, agents: int, rows: int) -> None:
-    """One clear error where a column can hardly be the one that names the agents."""
+    """Refuse a column that can hardly be the one that names the agents."""
     if agents > 20 and 2 * agents > rows:
         raise InputError(f"{where}the column {column!r} names {agents} agents in {rows} rows: is it the right one?")
 
@@ -125,7 +126,7 @@ class Split:
 
     agent_column: Annotated[str | None, option("The column that names the agent of each row.")] = None
     n_agents: Annotated[
-        int | None, option("Without such a column: how many agents, called 0, 1, ..., to split over. (default: 1)")
+        int | None, option("Without such a column: how many agents, called 0, 1, ..., share the rows. (default: 1)")
     ] = None
     partition: Annotated[str | None, option(f"How to split: {', '.join(BY)}. (default: stripes)")] = None
     axis: Annotated[str | None, option("The input along which stripes follow. (default: the first)")] = None
@@ -169,14 +170,16 @@ def fit(
     inputs: Annotated[list[str], option("The columns of the inputs, for example: --inputs lon lat")],
     target: Annotated[
         list[str],
-        option("The column of the observations. Of several, which share length-scales, each gets a model of its own."),
+        option("The column of the observations. Several targets share length-scales, and each gets its own model."),
     ],
     out: Annotated[Path, option("The folder for the model.")],
     split: Split,
     graph: Annotated[
-        str, Default(fg.Fleet), option(f"{', '.join(graph_names())}, or a file with two agents' names per line.")
-    ],
-    training: Annotated[str, Default(fg.Fleet.train, "method"), option("The training method; see `fleetgp methods`.")],
+        str, option(f"{', '.join(graph_names())}, or a file with two agents' names per line.")
+    ] = default_of(fg.Fleet, "graph"),
+    training: Annotated[str, option("The training method; see `fleetgp methods`.")] = default_of(
+        fg.Fleet.train, "method"
+    ),
     preset: Annotated[
         str | None, option("paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given.")
     ] = None,
@@ -192,10 +195,10 @@ def fit(
     constraints: options.Constraints,
     how: Annotated[dict[str, Any], Family(TrainerOptions)],
     where: Cluster,
-    seed: Annotated[int, Default(fg.Fleet), option(options.SEED)],
+    seed: Annotated[int, option(options.SEED)] = default_of(fg.Fleet, "seed"),
     overwrite: Annotated[bool, option("Replace a model of that name.", "--overwrite")] = False,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Train a fleet on a file and write the model to a folder.
 
     Each agent uses its own rows only; what it sends to its neighbours is in the result. Without --agent-column and
@@ -214,36 +217,38 @@ def fit(
     if preset is not None:
         how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
         model = {"normalize": False, **model}
-    kernel = model.get("kernel", default_kernel(training, preset=preset))
-    about_model = where.backend | _coordinates_and_mean(model, inputs, kernel)
-    about_model |= {"kernel": kernel, "seed": seed, "private": model.get("private")}
-    about_model |= {"robust": model.get("robust", False)}
+    settings = ModelOptions(**model)
+    kernel = default_kernel(training, preset=preset) if settings.kernel is None else settings.kernel
+    kernels, rule = as_kernels(kernel, inputs), coordinate_rule(settings.coordinates, inputs)
+    seen_by(rule, kernels, inputs, settings.mean)
+    about_model = where.backend | {"kernel": kernel, "coordinates": rule.name, "seed": seed}
+    about_model |= {name: getattr(settings, name) for name in ("normalize", "mean", "robust", "private")}
     training_method(training).check_options(TrainingOptions(**how), flag_of)
     if calibrate is not None:
         options.one_of("--calibrate", calibrate, HOLDINGS)
     check_targets(out, target, overwrite)
     if out.exists():
         check_targets(interrupted_beside(out), target, overwrite=True)
-    targets = Targets(tuple(target), as_kernels(kernel, inputs)[0], tuple(inputs))
+    targets = Targets(tuple(target), kernels[0], tuple(inputs))
 
     def hyperparameters(names: Sequence[str]) -> dict[str, Any]:
         return {**constraints.known(names), "theta0": None if start is None else targets.start(start, names)}
 
-    if model.get("noise") is None:  # else the names of hyperparameters depend on those of the agents
+    if settings.noise is None:  # else the names of hyperparameters depend on those of the agents
         how = how | hyperparameters(targets.names)
     split.check(inputs)
     _check_columns(inputs, target, split.agent_column, deviation)
     columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column, "deviation": deviation}
     reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
     if streaming.chunked(files, split.n_agents, target):
-        data = streaming.read(files, reader | where.backend | {"progress": not output.quiet}, seed, training, out)
+        data = streaming.read(files, reader | where.backend | {"progress": not quiet}, seed, training, out)
     else:
         data = split.read(files[0], reader, seed)
-    groups = None if model.get("noise") is None else list(data.names)
+    groups = None if settings.noise is None else list(data.names)
     fleet, models = targets.fleet(data, _graph(graph, data), **about_model, noise=groups)
     if groups is not None:
         how = how | hyperparameters(fleet.names)
-    _train(fleet, models, training, how, out, output.quiet)
+    _train(fleet, models, training, how, out, quiet)
     save_models(models, out, overwrite=overwrite)
     shutil.rmtree(reading_beside(out), ignore_errors=True)
     if calibrate is not None:  # after the training is saved
@@ -253,7 +258,7 @@ def fit(
         save_models(models, out, overwrite=True)
     places = [out] if targets.single else [out / name for name in target]
     reports = [fit_report(one, data.dropped, data.notes, place) for one, place in zip(models, places, strict=True)]
-    _print_reports(target, reports, output.as_json)
+    return _joined(target, reports)
 
 
 def _check_columns(inputs: list[str], targets: list[str], agent: str | None, deviation: str | None) -> None:
@@ -269,7 +274,7 @@ def _check_columns(inputs: list[str], targets: list[str], agent: str | None, dev
 def _train(
     fleet: fg.Fleet | fg.Outputs, models: list[Model], training: str, how: dict[str, Any], out: Path, quiet: bool
 ) -> None:
-    """Train the models' fleet. What an interruption leaves is saved."""
+    """Train the fleet; if that is interrupted, save the estimates."""
     with fleet, listening(not quiet) as listener:
         try:
             fleet.train(training, **how, progress=listener or False)
@@ -371,21 +376,11 @@ class Targets:
         return np.array([theta[name] for name in names])
 
 
-def _print_reports(targets: Sequence[str], reports: Sequence[Report], as_json: bool) -> None:
-    """Print the report of one target as it is, of several by their names."""
+def _joined(targets: Sequence[str], reports: Sequence[Report]) -> Report:
+    """The report of one target as it is, of several by their names."""
     if len(reports) == 1:
-        facts, lines = reports[0]
-    else:
-        facts = {"targets": {target: facts for target, (facts, _) in zip(targets, reports, strict=True)}}
-        lines = []
-        for target, (_, own) in zip(targets, reports, strict=True):
-            lines += [f"[bold]{target}[/bold]", *own, ""]
-    emit(facts, *lines, as_json=as_json)
-
-
-def _coordinates_and_mean(model: dict[str, Any], inputs: Sequence[str], kernel: str) -> dict[str, Any]:
-    """The model's scaling, mean and coordinates, or one clear error before anything is read. model: as typed."""
-    options_ = ModelOptions(**model)
-    rule = coordinate_rule(options_.coordinates, inputs)
-    seen_by(rule, as_kernels(kernel, inputs), inputs, options_.mean)
-    return {"normalize": options_.normalize, "mean": options_.mean, "coordinates": rule.name}
+        return reports[0]
+    lines: list[str | Table] = []
+    for target, one in zip(targets, reports, strict=True):
+        lines += [f"[bold]{target}[/bold]", *one.lines, ""]
+    return Report({"targets": {target: one.facts for target, one in zip(targets, reports, strict=True)}}, lines)

@@ -22,7 +22,6 @@ Choice = TypeVar("Choice", bound=str)
 #: The options of a joint posterior.
 JOINT = ("eta", "engine", "n_neighbours", "n_nearest")
 
-Json = Annotated[bool, option("Print the result as one JSON document.", "--json")]
 Quiet = Annotated[bool, option("No progress bars.", "--quiet")]
 
 #: How a CSV file is read, and any file of points; a command makes a `Reading` of it.
@@ -39,7 +38,8 @@ MODEL = Annotated[Path, typer.Argument(help="The folder that `fleetgp fit` wrote
 POINTS = Annotated[Path, typer.Argument(help="Where to predict: a table with the model's inputs.", readable=False)]
 ANSWER_OUT = Annotated[Path, option("The answer: .csv, .parquet or .npz.")]
 LEVEL = Annotated[
-    float | None, option("Also the ends low and high of the intervals that hold so much, 0.95 say, of observations.")
+    float | None,
+    option("Add low and high, the ends of intervals that contain this share of observations."),
 ]
 METHOD = Annotated[
     str | None,
@@ -52,7 +52,7 @@ METHOD = Annotated[
 # ---- a running fleet -----------------------------------------------------------------------------------------------
 
 FILE = Annotated[Path, typer.Argument(help="The fleet's description, fleet.toml.", readable=False)]
-AGENT = Annotated[str, option("The agent to ask, by name.", "--agent")]
+AGENT = Annotated[str, option("The agent that gets the request, by name.", "--agent")]
 PORT = Annotated[int | None, option("The port. (default: 8765, or any if it is taken)", min=0, max=65535)]
 NO_OPEN = Annotated[bool, option("Do not open a browser.", "--no-open")]
 #: The longest that a command waits: a day.
@@ -169,7 +169,7 @@ class Asking:
     """How a model is asked."""
 
     method: METHOD = None
-    agent: Annotated[str | None, option("Whose answer to write: an agent's name. (default: the first)")] = None
+    agent: Annotated[str | None, option("The agent whose answer is written, by name. (default: the first)")] = None
     given: Annotated[dict[str, Any], Family(PredictionOptions)] = field(default_factory=dict)
 
     @property
@@ -189,14 +189,6 @@ class JointAsking:
     def chosen(self) -> dict[str, Any]:
         """The options as `Fleet.joint` takes them."""
         return {"method": self.method, **for_predictor(self.method, self.given)}
-
-
-@dataclass(frozen=True)
-class Output:
-    """What is printed."""
-
-    as_json: Json = False
-    quiet: Quiet = False
 
 
 def one_of(option: str, given: str, choices: Sequence[Choice]) -> Choice:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,14 +34,41 @@ def console() -> Console:
     return Terminal(highlight=False)
 
 
-def emit(facts: Mapping[str, Any], *lines: str | Table, as_json: bool) -> None:
-    """The result: as JSON for programs, or as text and tables for people."""
+@dataclass(frozen=True)
+class Report:
+    """The result of a command. facts: for programs, as JSON.  lines: for people.
+
+    notes: warnings for people, printed after the lines.  error: raised after all is printed.
+    """
+
+    facts: Mapping[str, Any]
+    lines: Sequence[str | Table]
+    notes: Sequence[str] = ()
+    error: Exception | None = None
+
+
+def print_report(report: Report, *, as_json: bool) -> None:
+    """Print one JSON document, or text and tables."""
+    if as_json:
+        print_json(report.facts)
+    else:
+        print_lines(*report.lines)
+        for note in report.notes:
+            warn(note)
+    if report.error is not None:
+        raise report.error
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
     with _unless_reader_closed():
-        if as_json:
-            ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
-            print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=ascii_only), flush=True)
-            return
-        terminal = console()
+        print(json.dumps(facts, indent=2, default=_plain, ensure_ascii=ascii_only), flush=True)
+
+
+def print_lines(*lines: str | Table) -> None:
+    """Print lines to standard output."""
+    terminal = console()
+    with _unless_reader_closed():
         for line in lines:
             terminal.print(line, soft_wrap=isinstance(line, str))
 

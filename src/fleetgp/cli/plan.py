@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import numpy as np
 from rich.markup import escape
+from rich.table import Table
 
 import fleetgp as fg
 from fleetgp.advice import Advice, recommend
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.recommend import Accuracy, Task
-from fleetgp.cli.arguments import Default, option
-from fleetgp.cli.options import FILE, Json
-from fleetgp.cli.output import emit, plain_table, warn
+from fleetgp.cli.arguments import default_of, option
+from fleetgp.cli.options import FILE
+from fleetgp.cli.output import Report, plain_table
 from fleetgp.cli.running import description_of
 from fleetgp.errors import InputError, listed
 from fleetgp.io.tables import read_observations
@@ -33,15 +34,14 @@ def plan(
     link: Annotated[
         str | None, option('What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".')
     ] = None,
-    queries: Annotated[int, Default(recommend), option("How many points a question has.", min=1)],
+    queries: Annotated[int, option("How many points a question has.", min=1)] = default_of(recommend, "queries"),
     private: Annotated[
         str | None, option("What must stay private: rows, sums (rows and moments) or likelihoods (these, too).")
     ] = None,
-    accuracy: Annotated[str, Default(recommend), option(", ".join(get_args(Accuracy)))],
+    accuracy: Annotated[str, option(", ".join(get_args(Accuracy)))] = default_of(recommend, "accuracy"),
     agent: Annotated[str | None, option("The only agent that needs answers. (default: all do)")] = None,
     rows: Annotated[int | None, option("Rows of an agent whose file cannot be read here.", min=1)] = None,
-    as_json: Json = False,
-) -> None:
+) -> Report:
     """Show what training and answers of a fleet would send, how long it takes on such links, and which methods to use.
 
     Nothing is started, and nothing is sent. Rows are counted in the agents' files, where these can be read from here.
@@ -67,14 +67,11 @@ def plan(
         "described": {"training": description.training.method, "prediction": description.prediction.method},
         "splitting_agents": cuts,
     }
-    emit({**facts, **advice.facts}, *_advice_lines(description, advice), as_json=as_json)
-    if as_json:
-        return
+    notes = [split_warning(cuts)] if cuts else []
     if unread:
         guess = counts[description.names.index(unread[0])]
-        warn(f"the files of {listed(unread)} are not here: {guess:,} rows each are assumed (--rows)")
-    if cuts:
-        warn(split_warning(cuts))
+        notes.insert(0, f"the files of {listed(unread)} are not here: {guess:,} rows each are assumed (--rows)")
+    return Report({**facts, **advice.facts}, _advice_lines(description, advice), notes)
 
 
 def _counted(description: Description, rows: int | None) -> tuple[list[int], list[str]]:
@@ -120,7 +117,7 @@ def _method_row(row: TrainingMethod | PredictionMethod) -> dict[str, str]:
     return {"method": row.name, "graph": graph, "sends": sends, "use": use}
 
 
-def methods(as_json: Json = False) -> None:
+def methods() -> Report:
     """List the methods: what each needs of the graph, what it sends, when to use it.
 
     [bold]Example[/bold]
@@ -130,19 +127,17 @@ def methods(as_json: Json = False) -> None:
     load_plugins()
     training = [_method_row(training_method(name)) for name in fg.TRAINING_METHODS]
     prediction = [_method_row(prediction_method(name)) for name in fg.PREDICTION_METHODS]
-    tables = []
+    lines: list[str | Table] = []
     for title, rows in (("Training", training), ("Prediction", prediction)):
         table = plain_table(title, "method", "graph", "an agent sends", "use it", left=4)
         for row in rows:
             table.add_row(
                 *(f"[bold]{v}[/bold]" if v.startswith("dec-") and k == "method" else v for k, v in row.items())
             )
-        tables.append(table)
-    emit(
-        {"training": training, "prediction": prediction},
-        *tables,
+        lines.append(table)
+    lines += [
         "θ: the D + 2 hyperparameters. N_i/M: a sample, of the agent's rows divided by the number of agents.",
         "dec- predictions are exact sums along a spanning tree. --consensus average takes the paper's recursions "
         "instead, to compare with it. The paper's trainers are the better choice where only θ may be sent.",
-        as_json=as_json,
-    )
+    ]
+    return Report({"training": training, "prediction": prediction}, lines)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 import fleetgp as fg
 from fleetgp.arrays import Array
@@ -25,9 +26,9 @@ from fleetgp.cli.answers import (
     warn_of_outside,
     write_answer,
 )
-from fleetgp.cli.arguments import Default, option
+from fleetgp.cli.arguments import default_of, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
@@ -48,18 +49,16 @@ def predict(
     reading: FILE_READING,
     asking: options.Asking,
     where: Cluster,
-    output: options.Output,
     level: options.LEVEL = None,
-    gradient: Annotated[
-        bool, option("Also the gradient of the mean with respect to the inputs.", "--gradient")
-    ] = False,
-) -> None:
+    gradient: Annotated[bool, option("Add the gradient of the mean with respect to the inputs.", "--gradient")] = False,
+    quiet: options.Quiet = False,
+) -> Report:
     """Predict at the points of a file, by any of the methods.
 
-    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation, the one to compare measurements with), n_agents (how many took part), and prior_only (True where the
-    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
-    should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (the
+    standard deviation of an observation, to compare measurements with), n_agents (how many took part), and prior_only
+    (True where the answer is no better than the prior). With --level 0.95 it also has low and high, between which 95%
+    of observations should lie. With --gradient it also has the gradient of the mean, as d_mean/d_lon.
 
     [bold]Examples[/bold]
 
@@ -75,12 +74,12 @@ def predict(
     check_level(level, points, others)
     gradients = _gradients(known, queries, asking) if gradient else {}
     refuse_clash(points, others, gradients)
-    answers = predictions(known, queries, asking, out, output.quiet)
+    answers = predictions(known, queries, asking, out, quiet)
     columns = (answers.mean, answers.std, answers.std_observed, answers.participants, answers.prior_only)
     write_answer(out, others, *columns, level, gradients)
     answers.kept.clear()
     warn_of_outside(known, queries, answers.prior_only)
-    report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.", output.as_json)
+    return report_answers(known, answers, {"out": str(out)}, f"The answer is in {bold(out)}.")
 
 
 def _gradients(model: Model, queries: Array, asking: options.Asking) -> dict[str, Array]:
@@ -108,23 +107,22 @@ def map_(
     ] = None,
     within: Annotated[
         float,
-        Default(fg.Fleet.map),
         option("Leave out cells farther than this many length-scales from all observations; inf: none."),
-    ],
+    ] = default_of(fg.Fleet.map, "within"),
     mask: Annotated[
         Path | None,
         option("Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False),
     ] = None,
-    units: Annotated[str, option("Of the target, for the labels: for example degC.")] = "",
+    units: Annotated[str, option("The units of the target, for the labels: for example degC.")] = "",
     asking: options.Asking,
     where: Cluster,
-    output: options.Output,
-) -> None:
+    quiet: options.Quiet = False,
+) -> Report:
     """Draw a map: mean and standard deviation on a grid, as NetCDF and PNG; --out map.png and map.pdf: a picture alone.
 
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
     inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
-    too; the file's variable cell_status tells all of them apart. A model of more than two inputs needs a value for each
+    too; the variable cell_status in the file distinguishes them. A model of more than two inputs needs a value for each
     other one.
 
     [bold]Examples[/bold]
@@ -158,7 +156,7 @@ def map_(
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
     chosen, status = chosen_cells(source, cells, within, kept.reshape(cells.shape).T)
-    answers = predictions(known, cells.cells[chosen], asking, out, output.quiet)
+    answers = predictions(known, cells.cells[chosen], asking, out, quiet)
     picture = save_map(out, known, cells, answers, chosen, status, units)
     answers.kept.clear()
     far = np.asarray(kept & ~chosen)
@@ -170,7 +168,7 @@ def map_(
     facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
     beside = "" if out == picture else f", its picture in {bold(picture)}"
     hidden = f" The mask leaves out {masked:,} of {len(status):,} cells." if masked else ""
-    report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}", output.as_json)
+    return report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}")
 
 
 def _grid_counts(grid: str) -> tuple[int, int]:
@@ -189,7 +187,7 @@ def _grid_counts(grid: str) -> tuple[int, int]:
 
 
 def _check_map_file(out: Path) -> None:
-    """One clear error for a map that cannot be written."""
+    """Refuse a map that cannot be written."""
     if out.suffix.lower() not in (".nc", ".png", ".pdf"):
         raise InputError(f"{out}: expected a name that ends in .nc (or .png or .pdf, for the picture alone)")
     check_writable(out)
@@ -205,10 +203,9 @@ def sample(
     reading: FILE_READING,
     joint: JointAsking,
     n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
-    seed: Annotated[int, Default(fg.Fleet.sample), option("Of the draws: the same for the same.", min=0)],
-    observed: Annotated[bool, option("Draws of observations, with noise, not of the field.", "--observed")] = False,
-    as_json: options.Json = False,
-) -> None:
+    seed: Annotated[int, option("The seed of the draws.", min=0)] = default_of(fg.Fleet.sample, "seed"),
+    observed: Annotated[bool, option("Draw observations, with noise, instead of the field.", "--observed")] = False,
+) -> Report:
     """Draw whole fields from the joint posterior, at the points of a file.
 
     Each draw is a field that the data allow. A quantity that depends on several places together, such as a mean over an
@@ -254,7 +251,7 @@ def sample(
         **traffic_facts(posterior.ledger),
     }
     said = f"{posterior.method}: {n:,} draws at {len(queries):,} points."
-    emit(facts, said, *traffic_lines(known, facts), f"The draws are in {bold(out)}.", as_json=as_json)
+    return Report(facts, [said, *traffic_lines(known, facts), f"The draws are in {bold(out)}."])
 
 
 def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
@@ -269,20 +266,22 @@ def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:
 def suggest(
     *,
     model: options.MODEL,
-    candidates: options.POINTS,
+    candidates: Annotated[
+        Path, typer.Argument(help="Candidate places: a table with the model's inputs.", readable=False)
+    ],
     out: options.ANSWER_OUT,
     reading: FILE_READING,
     joint: JointAsking,
-    n: Annotated[int, Default(fg.Fleet.suggest), option("How many places; with --all, for each agent.", min=1)],
+    n: Annotated[int, option("How many places; with --all, for each agent.", min=1)] = default_of(
+        fg.Fleet.suggest, "n"
+    ),
     criterion: Annotated[
         str,
-        Default(fg.Fleet.suggest),
         option("variance (where least is known) or mutual-information (what is most informative)."),
-    ],
+    ] = default_of(fg.Fleet.suggest, "criterion"),
     agent: Annotated[str | None, option("The agent that should go there, by name. (default: the first)")] = None,
     everyone: Annotated[bool, option("Places for all agents, no place twice.", "--all")] = False,
-    as_json: options.Json = False,
-) -> None:
+) -> Report:
     """Suggest where to measure next, among the candidates in a file.
 
     Each place is chosen as if those before it were measured, so that places spread. The result has the rows of the
@@ -321,4 +320,4 @@ def suggest(
         "gains": result.gains.tolist(),
         **traffic_facts(result.ledger),
     }
-    emit(facts, table, *traffic_lines(known, facts), f"The places are in {bold(out)}.", as_json=as_json)
+    return Report(facts, [table, *traffic_lines(known, facts), f"The places are in {bold(out)}."])

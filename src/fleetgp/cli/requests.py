@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from rich.table import Table
 
 from fleetgp.arrays import Array
 from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
 from fleetgp.cli.arguments import Family, option
-from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, Json, Output, Quiet, check_seconds
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, Quiet, check_seconds
+from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.cli.running import description_of, request
 from fleetgp.data.times import units_of_times
 from fleetgp.declarations import flag_of
@@ -56,14 +57,14 @@ def ask(
     seconds: Annotated[float | None, option("Give up after this long. (default: timeouts.ask of the file)")] = None,
     level: LEVEL = None,
     table: TABLE_READING,
-    output: Output,
-) -> None:
+    quiet: Quiet = False,
+) -> Report:
     """Ask one agent: the fleet computes the answer together.
 
-    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (that of
-    an observation of this agent), n_agents (how many took part), and prior_only (True where the answer is no better
-    than the prior); with --level 0.95 also low and high, between which 95% of observations should lie. If agents of the
-    fleet were absent, a column "missing_agents" names them.
+    The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (the
+    standard deviation of an observation of this agent), n_agents (how many took part), and prior_only (True where the
+    answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
+    should lie. If agents of the fleet were absent, a column "missing_agents" names them.
 
     [bold]Example[/bold]
 
@@ -78,7 +79,7 @@ def ask(
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
     limit = description.timeouts.ask if seconds is None else seconds
     check_seconds(limit)
-    blocks = _ask_in_blocks(description, agent, queries, {"method": method}, limit, output.quiet)
+    blocks = _ask_in_blocks(description, agent, queries, {"method": method}, limit, quiet)
     mean, variance, observed, participants = (
         np.concatenate([np.asarray(block[name], dtype=float) for block in blocks])
         for name in ("mean", "variance", "std_observed", "participants")
@@ -89,7 +90,7 @@ def ask(
     write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
     facts = _answer_facts(blocks, description, agent, out)
     _warn_of_answer(blocks, facts)
-    _report_answer(facts, out, output.as_json)
+    return _answer_report(facts, out)
 
 
 def _ask_in_blocks(
@@ -160,23 +161,22 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
         warn(f"{', '.join(facts['left_out'])}: new rows wait until all agents are there, and are not in the answer")
 
 
-def _report_answer(facts: dict[str, Any], out: Path, as_json: bool) -> None:
+def _answer_report(facts: dict[str, Any], out: Path) -> Report:
     table = plain_table("Who took part", "agent", "of the points")
     for name, share in facts["took_part"].items():
         table.add_row(name, "[red]not there[/red]" if name in facts["missing"] else f"{share:.0%}")
     trained, tree = facts["trained"], facts["consensus"] == "tree"
     # Sums along the tree are exact: there is no tolerance at which they could end or not.
     ended = "exact" if tree and facts["status"] == "converged" else facts["status"]
-    emit(
-        facts,
+    lines: list[str | Table] = [
         f"{facts['points']:,} points by {facts['method']}, asked of {facts['agent']}: {ended} after {facts['rounds']} "
         f"rounds, in which {facts['agent']} sent {readable_bytes(facts['bytes_sent'])}.",
         table,
         f"The model was trained by {', '.join(trained['by'])} ({trained['method']}, {trained['status']}).",
         *factor_lines(*facts["factors"]),
         f"The answer is in {bold(out)}.",
-        as_json=as_json,
-    )
+    ]
+    return Report(facts, lines)
 
 
 def observe(
@@ -186,12 +186,12 @@ def observe(
     agent: AGENT,
     missing: Annotated[dict[str, Any], Family(RowOptions, ("missing",))],
     name: Annotated[
-        str | None, option("Of an observe that failed: what the agent has already is not added again.", "--request")
+        str | None,
+        option("The name of a request that failed: no row is added twice.", "--request"),
     ] = None,
     seconds: Annotated[float, option("Try again for this long if no answer comes.")] = 30.0,
     table: TABLE_READING,
-    as_json: Json = False,
-) -> None:
+) -> Report:
     """Give an agent new observations. Predictions use them at once, and so does the next training.
 
     Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
@@ -226,7 +226,7 @@ def observe(
     text = f"{agent} has {counted(new, 'new row')}, {total} in all."
     if counts["repeated"]:
         text = f"{agent} has {total} rows in all; {counts['repeated']} of these {new} were there already."
-    emit({"agent": agent, **counts, "request": name}, text, as_json=as_json)
+    return Report({"agent": agent, **counts, "request": name}, [text])
 
 
 def send_rows(
@@ -279,9 +279,8 @@ def retrain(
     method: Annotated[str | None, option("A training method. (default: that of the file)")] = None,
     cold: Annotated[bool, option("Start from scratch, not at the present estimates.", "--cold")] = False,
     seconds: Annotated[float, option("Give up waiting after this long; the fleet continues.")] = 600.0,
-    as_json: Json = False,
     quiet: Quiet = False,
-) -> None:
+) -> Report:
     """Have the fleet train again, and wait until it has.
 
     [bold]Example[/bold]
@@ -312,4 +311,4 @@ def retrain(
     text = f"{trained['method']}: {trained['status']} after {trained['rounds']} rounds, {took}. {theta}."
     if trained["status"] != "converged":
         warn(f"the training ended by {trained['status']}, not by agreement")
-    emit({"agent": agent, "trained": trained, "theta": state["theta"]}, text, as_json=as_json)
+    return Report({"agent": agent, "trained": trained, "theta": state["theta"]}, [text])

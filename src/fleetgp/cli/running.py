@@ -21,8 +21,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from fleetgp.cli.arguments import option
-from fleetgp.cli.options import FILE, NO_OPEN, PORT, Json
-from fleetgp.cli.output import bold, emit, plain_table, warn
+from fleetgp.cli.options import FILE, NO_OPEN, PORT
+from fleetgp.cli.output import Report, bold, plain_table, print_lines, warn
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import check_folder, whole
 from fleetgp.units import readable_bytes
@@ -131,12 +131,7 @@ def up(
     description = description_of(file)
     _check_startable(file, description)
     show = LogPrinter(description)
-
-    def end(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    _end_like_ctrl_c()
     launched = Launched(file, description, detach=detach, listener=show)
     try:
         if detach:
@@ -159,7 +154,7 @@ def up(
 
 
 def _check_startable(file: Path, description: Description) -> None:
-    """One clear error where the agents cannot be started."""
+    """Refuse to start agents that run already, or whose files are missing."""
     from fleetgp.operator.client import split_by, split_warning
 
     cuts = split_by(description)
@@ -176,15 +171,13 @@ def _check_startable(file: Path, description: Description) -> None:
 
 
 def report_started(file: Path, pids: Mapping[str, int], state: Path) -> None:
-    """What runs, and what to do next. pids: of the agents, by name.  state: where they log to."""
+    """Print what runs, and what to do next. pids: of the agents, by name.  state: where they log to."""
     agent, beside = shlex.quote(next(iter(pids))), file.parent / "points.csv"
     points = shlex.quote(str(beside)) if beside.exists() else "points.csv"
-    emit(
-        {},
+    print_lines(
         f"{len(pids)} agents run, and log to {bold(state)}. `fleetgp status {file}` shows them.",
         escape(f"Their processes: {', '.join(f'{name} {pid}' for name, pid in pids.items())}."),
         f"`fleetgp ask {file} --agent {agent} {points} --out answer.csv` asks, `fleetgp down {file}` ends them.",
-        as_json=False,
     )
 
 
@@ -220,7 +213,7 @@ def _short_value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def down(file: FILE, as_json: Json = False) -> None:
+def down(file: FILE) -> Report:
     """Stop all agents of a file that can be reached.
 
     [bold]Example[/bold]
@@ -249,12 +242,11 @@ def down(file: FILE, as_json: Json = False) -> None:
     if silent:
         text += f" Not running, or not to be reached: {', '.join(silent)}."
     facts = {"stopped": ended, "still_running": left, "unreachable": list(silent)}
-    emit(facts, text, *map(escape, notes_of_unreachable(silent)), as_json=as_json)
-    if left:
-        raise NetworkError(f"{', '.join(left)} did not stop within {STOP_SECONDS:g} s")
+    failed = NetworkError(f"{', '.join(left)} did not stop within {STOP_SECONDS:g} s") if left else None
+    return Report(facts, [text, *map(escape, notes_of_unreachable(silent))], error=failed)
 
 
-def status(file: FILE, as_json: Json = False) -> None:
+def status(file: FILE) -> Report:
     """Show every agent that can be reached: what it does, what it estimates, which neighbours are up, what it sent.
 
     [bold]Example[/bold]
@@ -267,11 +259,9 @@ def status(file: FILE, as_json: Json = False) -> None:
     states = ask_all(description)
     cuts = split_by(description)
     facts = {"fleet": description.name, "digest": description.digest, "agents": states, "splitting_agents": cuts}
-    emit(facts, *status_lines(description, states), as_json=as_json)
-    if cuts and not as_json:
-        warn(split_warning(cuts))
-    if not any("agent" in state for state in states.values()):
-        raise unreachable(file, [state["error"] for state in states.values()])
+    reached = any("agent" in state for state in states.values())
+    error = None if reached else unreachable(file, [state["error"] for state in states.values()])
+    return Report(facts, status_lines(description, states), [split_warning(cuts)] if cuts else [], error)
 
 
 def status_lines(description: Description, states: dict[str, dict[str, Any]]) -> list[str | Table]:
@@ -316,7 +306,7 @@ def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> l
 
 
 def _agent_notes(name: str, state: dict[str, Any], description: Description) -> list[str]:
-    """What a table has no room for."""
+    """What does not fit into the table."""
     notes = []
     if state["digest"] != description.digest:
         why = description.differences(state["digest"], "in this file")
@@ -359,7 +349,7 @@ def watch(
 
 
 def check_page() -> None:
-    """One clear error where the extra is missing."""
+    """Refuse to show a page without the extra."""
     try:
         import starlette
         import uvicorn
@@ -386,13 +376,12 @@ def show(
         stack.callback(_leave)
         server = PageServer(source, host, port, guarded=guarded)
         stack.callback(server.close)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _end)
+        _end_like_ctrl_c()
         source.start()
         stack.callback(source.close)
         server.start()
         token = [f"Viewers type this token: {bold(server.token)}"] if server.token else []
-        emit({}, f"The page is at {bold(server.address)} (Ctrl-C ends it).", *token, as_json=False)
+        print_lines(f"The page is at {bold(server.address)} (Ctrl-C ends it).", *token)
         if server.token and not guarded:
             warn("what the page shows crosses the network as it is: use it among people you trust, or over SSH")
         if not no_open and not server.token:
@@ -403,7 +392,7 @@ def show(
             if save is not None:
                 with whole(save) as partial:
                     partial.write_text(saved_page(source), encoding="utf-8")
-                emit({}, f"The page is saved in {bold(save)}.", as_json=False)
+                print_lines(f"The page is saved in {bold(save)}.")
 
 
 def _leave() -> None:
@@ -414,8 +403,10 @@ def _leave() -> None:
         os._exit(0)
 
 
-def _end(*_: object) -> None:
-    raise KeyboardInterrupt
+def _end_like_ctrl_c() -> None:
+    """Have SIGTERM and SIGHUP end the command as Ctrl-C does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
 
 
 def certs(
@@ -425,8 +416,7 @@ def certs(
         list[str] | None, option("Where they can be reached: addresses or names. (default: this machine)")
     ] = None,
     days: Annotated[int, option("How long the certificates are valid.", min=1, max=36_500)] = 365,
-    as_json: Json = False,
-) -> None:
+) -> Report:
     """Make a fleet's authority, and a certificate for each agent and for the operator.
 
     The authority is made once and kept; its key signs further agents and stays where it is. An agent gets three files:
@@ -457,15 +447,12 @@ def certs(
         raise InputError("give --agents, or a fleet.toml in place of the folder")
     issued = {agent: make_certificate(folder, agent, hosts=places, days=days) for agent, places in wanted.items()}
     operator = make_certificate(folder, OPERATOR, hosts=("localhost",), days=days)
-    emit(
-        {
-            "authority": str(operator.authority),
-            "certificates": {agent: str(own.certificate) for agent, own in {**issued, OPERATOR: operator}.items()},
-        },
+    certificates = {agent: str(own.certificate) for agent, own in {**issued, OPERATOR: operator}.items()}
+    lines = [
         f"{len(issued)} certificates and the operator's, valid for {days} days, are in {bold(folder)}.",
         "Keep [bold]authority.key[/bold] off the agents; each gets authority.crt and its own two files.",
-        as_json=as_json,
-    )
+    ]
+    return Report({"authority": str(operator.authority), "certificates": certificates}, lines)
 
 
 def _tls_of(file: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:

@@ -13,7 +13,7 @@ from fleetgp.agent.certificates import Credentials, days_left
 from fleetgp.agent.description import Description
 from fleetgp.errors import InputError, NetworkError, listed
 from fleetgp.graph import Graph
-from fleetgp.network.zenoh.session import OPERATOR, Security, address_of, open_session, prefix_of
+from fleetgp.network.zenoh.session import OPERATOR, Security, address_of, client_settings, open_session, prefix_of
 
 #: The end of a message about an agent that cannot be reached, where all that is known is that nobody listens.
 NOBODY = "is it running?"
@@ -28,20 +28,11 @@ class AgentClient:
         self.description, self.agent = description, agent
         self._key = f"{prefix_of(description.run)}/{description.id_of(agent)}/{OPERATOR}"
         endpoint = description.agents[description.id_of(agent)].endpoint
-        settings: dict[str, Any] = {
-            "mode": "client",
-            # One attempt (0: none after it), so that nobody waits where nobody listens.
-            "connect": {"endpoints": [endpoint], "timeout_ms": 0, "exit_on_failure": True},
-            "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-            "transport": {"shared_memory": {"enabled": False}, "unicast": {"open_timeout": round(1000 * reach)}},
-        }
         own = description.credentials(OPERATOR)
-        if own is not None:
-            tls = Security(own.authority, own.certificate, own.key, ()).tls
-            settings["transport"]["link"] = {"tls": tls}
+        security = None if own is None else Security(own.authority, own.certificate, own.key, ())
         unreachable = f"{agent} cannot be reached at {endpoint}"
         try:
-            self._session = open_session(settings, unreachable)
+            self._session = open_session(client_settings(endpoint, security, reach), unreachable)
         except NetworkError as error:
             raise NetworkError(f"{unreachable}: {_why_not(endpoint, own, reach)}") from error
 

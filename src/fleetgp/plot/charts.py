@@ -34,7 +34,7 @@ SURE = 0.95
 
 
 def convergence(fit: Fit | Fleet, *, axes: Any = None) -> Any:
-    """Every agent's hyperparameters over the rounds, a panel for each; the axes (P,).
+    """Plot each agent's hyperparameters over the rounds, one panel per hyperparameter; return the axes (P,).
 
     fit: a training, or the fleet that was trained, which also knows the names of its agents.
     axes: P of them, to draw on.
@@ -86,7 +86,7 @@ def readable_log(ax: Any) -> None:
 
 
 def kernels(fit: Fit | Fleet, *, ax: Any = None) -> Any:
-    """The kernels that a training compared (`kernel="auto"`), by how well each predicts rows that it has not seen.
+    """Plot how well each kernel that a training compared (`kernel="auto"`) predicts hidden rows.
 
     fit: a training, or the fleet that was trained.
 
@@ -140,7 +140,7 @@ def _trained(fit: Any) -> tuple[Fit, tuple[str, ...]]:
 
 
 def traffic(ledger: Ledger, where: Any, *, kind: str | None = None, axes: Any = None, ax: Any = None) -> Any:
-    """Bytes over each link as its width, both ways together, and bytes by kind of content beside it; both axes.
+    """Plot the bytes over each link, both ways together, and the bytes of each kind of content; return both axes.
 
     ledger: of a training or a prediction.
     where: who is where: the fleet (the centres of its data), places (M, 2), or a graph, which is laid out on a circle.
@@ -262,7 +262,7 @@ def _draw_kinds(ax: Any, ledger: Ledger, kind: str | None) -> None:
 
 
 def reliability(what: Any, truth: Any = None, *, ax: Any = None) -> Any:
-    """The share of truths in their intervals against the nominal share, with a band for chance.
+    """Plot the share of truths in their intervals against the nominal level, with a band for chance.
 
     what: a `CrossValidation`; with truth (T,) a `Prediction` (of observations) or a pair (mean, variance); or a
         dictionary of such predictions, {"before": .., "after": ..}, of the same truth.

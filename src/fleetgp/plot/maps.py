@@ -35,7 +35,7 @@ DEVIATIONS = {"std": "Standard deviation", "std_observed": "Standard deviation o
 def field(
     fleet: Fleet, *, ax: Any = None, along: tuple[int, int] = (0, 1), graph: bool = True, names: bool = True
 ) -> Any:
-    """Every agent's observations in a colour of its own, and the graph over the centres of their data.
+    """Plot each agent's observations in its own colour, and the graph over the centres of their data.
 
     along: the numbers of the two inputs that are drawn.  graph: with its links; of one that varies, all of them.
     names: of the agents, at their centres, where they are at most 30.
@@ -117,7 +117,7 @@ def map_(
     dots: Fleet | Array | None = None,
     **asked: Any,
 ) -> Any:
-    """Mean and standard deviation side by side; the two axes, whose `figure` has them.
+    """Plot mean and standard deviation side by side; return the two axes.
 
     what: a fleet, which is asked for a map (asked: as of `Fleet.map`); a map as `Fleet.map` and `fleetgp map` make it;
         or a prediction at the points of a grid.
@@ -125,8 +125,8 @@ def map_(
     std: "std" for the field, "std_observed" for an observation.
     dots: a fleet, whose observations are drawn, or places (N, 2); of a fleet that is asked, its own.
 
-    Cells that the data say nothing about are hatched, not coloured: a colour would pass for knowledge. Standard
-    deviations that differ by a factor of ten have a logarithmic scale.
+    Cells that are no better known than the prior are hatched, not coloured. Standard deviations that differ by a factor
+    of ten have a logarithmic scale.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> seen = synthetic_field(120, seed=1)
@@ -184,7 +184,7 @@ class Layers:
 
     @classmethod
     def of(cls, data: Any, std: str) -> Layers:
-        """From a dataset with a variable and one that is called after it: sst and sst_std, or mean and std."""
+        """Take a variable of a dataset and its standard deviation: sst and sst_std, or mean and std."""
         names = [str(name) for name in getattr(data, "data_vars", ())]
         pairs = [(name, f"{name}_{std}") for name in names if f"{name}_{std}" in names] or [("mean", std)]
         mean, deviation = pairs[0]

@@ -1,6 +1,6 @@
-"""Predictions of many points, block by block: with progress, and kept when interrupted.
+"""Predictions of many points, block by block, which can be interrupted and continued; maps on disk.
 
-A map on disk: NetCDF with coordinates, mean and standard deviations, and a picture. Needs the extra "cli".
+A map is a NetCDF file with coordinates, mean and standard deviations, and a picture. Needs the extra "cli".
 """
 
 from __future__ import annotations
@@ -31,15 +31,14 @@ from fleetgp.version import __version__
 
 @dataclass(frozen=True)
 class Answers:
-    """mean, std (of f), std_observed (of an observation of the agent that is asked), and how many took part, (T,).
+    """mean, std (of f), std_observed (of an observation of the agent that is asked), and participants (a count), (T,).
 
-    share: (M,) of the points in which each agent had a say.
-
+    share: (M,) the share of the points in which each agent took part.
     prior_only: (T,) where the answer is no better than the prior.
-    factors: the smallest and the largest that a calibration has multiplied deviations by; 1 without one.
-    drawn, held: where it is of a random sample of the observations in files: how many these are, and those; 0 if not.
-    sent: messages, scalars and bytes of each kind of content; `bytes` has the headers of frames too.
-    rounds, iterations: of the reduction along the tree, of averaging or of DALE; and of JOR; for the slowest point.
+    factors: the smallest and the largest factor of a calibration on the standard deviations; 1 without one.
+    drawn, held: the sizes of a random sample of the observations in files, and of all of them; 0 without a sample.
+    sent: messages, scalars and bytes of each kind of content; `bytes` includes the headers of frames.
+    rounds: of the reduction along the tree, of averaging or of DALE.  iterations: of JOR; for the slowest point.
     """
 
     method: str
@@ -71,9 +70,9 @@ def ask(
     out: Path,
     quiet: bool,
 ) -> Answers:
-    """Ask the fleet. Finished blocks lie beside `out` until the answer is written: the same call goes on from them.
+    """Ask the fleet. Finished blocks are kept beside `out` until the answer is written: the same call continues.
 
-    options: those of `Fleet.predict` that the method has; what is None is as if it were not there.
+    options: of `Fleet.predict`, for this method; None means the default.
     """
     row = prediction_method(method)
     asked = model.agents[0] if agent is None else agent
@@ -117,7 +116,7 @@ def ask(
 def _settings(
     model: Model, queries: Array, method: str, position: int, size: int, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Everything that an answer depends on: pieces of another one are of no use."""
+    """Everything that an answer depends on: pieces with other settings are not used."""
     fleet = model.fleet
     content = hashlib.sha256(queries.tobytes())
     if not fleet.data.in_memory:
@@ -146,7 +145,7 @@ def _settings(
 
 
 def _added(parts: Iterable[tuple[Mapping[str, Mapping[str, int]], int]]) -> dict[str, dict[str, int]]:
-    """The sum of what was sent, by kind, each part so many times.
+    """Add up what was sent, by kind, each part times a number.
 
     >>> _added([({"inputs": {"bytes": 5}, "queries": {"bytes": 1}}, 1), ({"inputs": {"bytes": 2}}, -1)])
     {'inputs': {'bytes': 3}, 'queries': {'bytes': 1}}
@@ -161,7 +160,7 @@ def _added(parts: Iterable[tuple[Mapping[str, Mapping[str, int]], int]]) -> dict
 
 
 def _piece(result: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """What is kept of a block's answer, for JSON. sent: by kind, and the framing."""
+    """Return what is kept of the answer to a block, for JSON. sent: by kind, with the framing."""
     return {
         "mean": result.mean.tolist(),
         "std": result.std.tolist(),
@@ -216,9 +215,9 @@ PICTURES = (PICTURE, ".pdf")
 def save_map(
     path: Path, model: Model, grid: Grid, answers: Answers, chosen: BoolArray, status: Array, units: str
 ) -> Path:
-    """Write the NetCDF file and the picture, both whole; the picture's path. Where `path` is a picture's, it alone.
+    """Write the NetCDF file and the picture, or only a picture if `path` is one; return the path of the picture.
 
-    answers: at the chosen cells.  status: (T,) what is said of the others.  units: of the target, if they are given.
+    answers: at the chosen cells.  status: (T,) why other cells have none.  units: of the target.
     """
     columns: dict[str, Any] = {"mean": answers.mean, "std": answers.std, "std_observed": answers.std_observed}
     columns |= {N_AGENTS: answers.participants}

@@ -112,7 +112,7 @@ def save_models(models: Sequence[Model], folder: str | Path, *, overwrite: bool 
 
 
 def _built(folder: Path, write: Callable[[Path], None]) -> Path:
-    """What is written beside the folder and takes its place when it is whole."""
+    """Write beside the folder, and move the result into its place when it is complete."""
     target = folder.resolve()  # of a link, the folder it leads to
     target.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -130,7 +130,7 @@ def _built(folder: Path, write: Callable[[Path], None]) -> Path:
 
 
 def check_target(folder: str | Path, overwrite: bool) -> None:
-    """One clear error where a model may not be written, before any work is done for it."""
+    """Refuse a folder in which a model may not be written, before any work is done."""
     target = Path(folder)
     real = target.resolve()
     check_place(real.parent, f".{real.name}.{os.getpid()}", target)  # as the folder is called while it is built
@@ -219,7 +219,7 @@ def _write(model: Model, folder: Path) -> None:
 
 
 def _version(model: Model) -> int:
-    """The oldest that reads it right."""
+    """The oldest version that reads the model correctly."""
     fleet = model.fleet
     if fleet.private is not None:  # an older one would send rows
         return VERSION

@@ -24,7 +24,7 @@ class Model:
 
     agents, inputs: M and D names, which it has as tuples.  target: the name of what is observed. Without them those
         that the fleet has from its data; agents are called 0, 1, .. and the target y where the data have no names.
-    note: what else is to be told of how it came about.
+    note: a remark on how the model was made.
 
     The fleet learns them, so that it takes data frames by the inputs' names; if it has names of inputs, they must be
     these. `fleet.units` are kept with the model.
@@ -135,7 +135,7 @@ def settings_of(fleet: Fleet) -> dict[str, Any]:
 
 
 def contents(model: Model, folder: Path) -> dict[str, Any]:
-    """All that people may want to know of a model that was read from this folder.
+    """Describe a model that was read from this folder.
 
     The rows themselves, the estimates of single agents and the ledger are in the folder.
     """
@@ -180,7 +180,7 @@ def in_words(model: Model) -> dict[str, str]:
 
 
 def theta_units(model: Model) -> dict[str, str]:
-    """The unit of each hyperparameter; empty where there is none, or nobody knows it."""
+    """The unit of each hyperparameter; empty where there is none, or it is unknown."""
     fleet, inputs = model.fleet, model.inputs
     km = (fleet.coordinates.longitude, fleet.coordinates.latitude) if _in_kilometres(model) else ()
     own = ["km" if d in km else input_unit(model, name) for d, name in enumerate(inputs)]
@@ -220,16 +220,16 @@ def _meaning(name: str, value: str, unit: str, model: Model) -> str:
     much, of = f"{value} {unit}" if unit else value, f" (part {part})" if part else ""
     if bare == "l" or bare.startswith("l_"):
         along = f"along {bare[2:]}" if bare[2:] in model.inputs else "in all directions"
-        return f"the field changes over some {much} {along}{of}"
+        return f"the field changes over about {much} {along}{of}"
     if bare.startswith("period_"):
         return f"it repeats every {much} along {bare.removeprefix('period_')}{of}"
     if bare.startswith("sigma_eps"):
         whose = bare.removeprefix("sigma_eps").removeprefix("_")
-        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by some {much}"
+        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by about {much}"
     if bare.startswith("sigma_f"):
         term = bare.removeprefix("sigma_f")
         where = f" by term {term} of the kernel" if term else ""
-        return f"{model.target} varies by some {much} about its mean{where}{of}"
+        return f"{model.target} varies by about {much} around its mean{where}{of}"
     if bare == "alpha":
         return f"length-scales are mixed: the smaller this number, the more of them{of}"
     return f"{much}{of}"
@@ -243,7 +243,7 @@ def _agent(name: str, model: Model) -> str:
 
 
 def describe_coordinates(facts: Mapping[str, Any]) -> str:
-    """How the model sees inputs and observations, in a sentence; empty for as they are."""
+    """Describe in a sentence how the model sees inputs and observations; empty if as given."""
     seen = {"kilometres": "on a plane in kilometres", "sphere": "on the sphere", "scaled": "scaled by their deviations"}
     said = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []
     said += ["observations are centred and scaled by the fleet's own mean and deviation"] if facts["normalize"] else []
