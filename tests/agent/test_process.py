@@ -55,7 +55,7 @@ def test_an_agent_whose_thread_fails_ends_with_an_error(tmp_path: Path) -> None:
     """Whatever fails beside the work: an agent that only seems to work would be worse."""
     description, _ = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
-    agent = Agent.start(description, "a0", log)
+    agent = Agent(description, "a0", log)
     with ThreadPoolExecutor(1) as pool:
         try:
             living = pool.submit(agent.run)

@@ -325,7 +325,7 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
         own = description.credentials(name)
         if own is not None:
             look_at_certificates(own, log)
-        agent = Agent.start(description, name, log)
+        agent = Agent(description, name, log)
         if own is not None:
             ending = agent.threads.ending
             agent.threads.start("certificates", lambda: _look_again(own, log, ending))

@@ -179,15 +179,12 @@ class MapField:
 
 def deviations(answer: Mapping[str, Any]) -> Array:
     """The standard deviation of the field at each point of an agent's answer."""
-    if "std" in answer:
-        return np.asarray(answer["std"], dtype=float)
-    variances: Array = np.asarray(answer["variance"], dtype=float)
-    return np.asarray(np.sqrt(variances))
+    return np.asarray(np.sqrt(np.asarray(answer["variance"], dtype=float)))
 
 
 def field_of(axes: MapAxes, shape: tuple[int, ...], answer: Mapping[str, Any]) -> MapField:
-    unknown = np.asarray(answer.get("prior_only", np.zeros(len(answer["mean"]))), dtype=bool)
-    return MapField(axes, shape, np.asarray(answer["mean"], dtype=float), deviations(answer), unknown)
+    mean, unknown = np.asarray(answer["mean"], dtype=float), np.asarray(answer["prior_only"], dtype=bool)
+    return MapField(axes, shape, mean, deviations(answer), unknown)
 
 
 def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,9 +196,9 @@ def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, 
         "deviation": deviation,
         "low": mean - WIDTH * deviation,
         "high": mean + WIDTH * deviation,
-        "unknown": bool(np.any(answer.get("prior_only", False))),
-        "took_part": [name for name, points in answer.get("said", {}).items() if points],
-        "missing": list(answer.get("missing", [])),
+        "unknown": bool(answer["prior_only"][0]),
+        "took_part": [name for name, points in answer["said"].items() if points],
+        "missing": list(answer["missing"]),
         "method": answer["method"],
         "status": answer["status"],
     }
@@ -343,9 +340,7 @@ class Mapper:
         if len({tuple(answer["theta"]) for answer in answers}) > 1:
             raise NetworkError("the fleet learned something in between: the map is asked for again")
         whole: dict[str, Any] = {
-            name: np.concatenate([answer[name] for answer in answers])
-            for name in ("mean", "std", "variance", "prior_only")
-            if name in answers[0]
+            name: np.concatenate([answer[name] for answer in answers]) for name in ("mean", "variance", "prior_only")
         }
         self.budget.spend(len(points), took, self._cost(before, answers))
         last = answers[-1]

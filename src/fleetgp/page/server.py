@@ -147,23 +147,6 @@ def changes(before: Any, after: Any) -> Any:
     return patch
 
 
-def applied(state: Any, patch: Any) -> Any:
-    """What a patch makes of a state.
-
-    >>> applied({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 4}, "a": None})
-    {'b': {'c': 2, 'd': 4}}
-    """
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(state) if isinstance(state, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = applied(result.get(key), value)
-    return result
-
-
 IMPORT = re.compile(r'^import .*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) )", re.MULTILINE)
 
