@@ -41,7 +41,7 @@ def test_an_error_is_an_exit_code_even_if_the_session_does_not_end(
             raise error
 
     monkeypatch.setattr("os._exit", exit)
-    monkeypatch.setattr(Agent, "start", start)
+    monkeypatch.setattr(service, "Agent", start)
     monkeypatch.setattr(service, "_run", run)
     description, _ = describe(tmp_path, 1)
     with pytest.raises(_Exited):

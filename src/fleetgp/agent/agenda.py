@@ -18,7 +18,7 @@ from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
 from fleetgp.agent import membership
-from fleetgp.agent.description import MOST_STARTS
+from fleetgp.agent.description import MOST_STARTS, WHOLE
 from fleetgp.agent.logs import Activity
 from fleetgp.agent.node import Node
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
@@ -39,8 +39,6 @@ from fleetgp.prediction.calibration import Knot
 MOST_BYTES = 2**16
 #: Agreements that an agent may hold.
 MOST_AGREED = 8
-#: The trainer and predictor whose model is that of all data, at every agent.
-WHOLE = "dec-full-gp"
 NOTHING = np.zeros((0, 0))
 
 Positive = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]

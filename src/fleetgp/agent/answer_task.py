@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fleetgp import prediction
-from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Tasks, Trained, with_names
-from fleetgp.agent.description import Description
+from fleetgp.agent.agenda import NOTHING, Agenda, Item, Tasks, Trained, with_names
+from fleetgp.agent.description import WHOLE, Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members

@@ -133,7 +133,7 @@ class TrainingTable(_Table):
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     retrain_on_membership_change: bool = True
-    again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
+    again_after: Annotated[int, Field(ge=0, le=MOST)] = 0
 
 
 class PredictionTable(_Table):
@@ -383,7 +383,7 @@ def _hex(facts: Any, digits: int) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:digits]
 
 
-#: The method that knows data by their moments.
+#: The trainer and predictor whose model is that of all data, at every agent.
 WHOLE = "dec-full-gp"
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)

@@ -7,7 +7,6 @@ time and bytes (`MapBudget`). The `Mapper` decides when to ask.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -71,9 +70,8 @@ class MapAxes:
     def points(self, shape: Sequence[int], at: Sequence[float]) -> Array:
         """All points of a map, (T, D), the first input fastest. at: the values of the inputs after the second."""
         axes = [np.linspace(self.low[d], self.high[d], count) for d, count in enumerate(shape)]
-        rows = np.array([point[::-1] for point in itertools.product(*axes[::-1])])
-        others = np.broadcast_to(np.asarray(at, dtype=float), (len(rows), len(at)))
-        return np.concatenate([rows, others], axis=1)
+        shown = [grid.ravel(order="F") for grid in np.meshgrid(*axes, indexing="ij")]
+        return np.stack([*shown, *(np.full(len(shown[0]), value) for value in at)], axis=1)
 
 
 def axes_of(places: Sequence[Mapping[str, Sequence[float]]], lengths: Sequence[float] = ()) -> MapAxes | None:
