@@ -135,7 +135,7 @@ DATA: list[Bad] = [
         gp.InputError,
         "axis must name one of the 2 input dimensions, got 2",
     ),
-    (lambda: gp.partition(X, Y, agents=2, by="grid", axis=1), INPUT, "axis is for stripes, but by='grid' was"),
+    (lambda: gp.partition(X, Y, agents=2, by="grid", axis=1), INPUT, "axis is for stripes, got by='grid': leave"),
     (lambda: gp.data.partition_by_label(X, Y, ["a"]), INPUT, "expected one label per row (30), got 1"),
     (lambda: gp.data.partition_by_label(X, Y, 7), INPUT, "expected one label per row (30), got 7"),
     (lambda: gp.synthetic_field(0), INPUT, "n must be a whole number of at least 1"),

@@ -1,4 +1,4 @@
-"""FleetGPRegressor: a fleet as an estimator of scikit-learn, in the place of its GaussianProcessRegressor."""
+"""FleetGPRegressor: a fleet as an estimator of scikit-learn, to replace its GaussianProcessRegressor."""
 
 from __future__ import annotations
 
@@ -32,16 +32,13 @@ try:
 except ImportError as error:
     raise InputError('FleetGPRegressor needs scikit-learn 1.6 or newer: pip install "fleetgp[sklearn]"') from error
 
-#: Up to so many rows one agent has them all: with engine="auto" it is exact.
+#: Up to this many rows one agent has them all: with engine="auto" it is exact.
 ONE_AGENT = MOST_DENSE
-#: Rows of an agent where the data are split automatically.
+#: Rows per agent where the data are split automatically.
 ROWS = 1000
-#: `status_` where all observations are the same.
+#: `status_` where all observations are the same, and sigma_f and sigma_eps then, in units of y.
 UNTRAINED = "untrained"
-#: Then a model of a signal that is as large as the unit of y, and a tenth of that as noise.
 UNTRAINED_SIGNAL, UNTRAINED_NOISE = 1.0, 0.1
-
-
 #: Keywords of scikit-learn's Gaussian processes, and what to give instead.
 EQUIVALENTS = {
     "alpha": 'the noise is learned; for a known one give fixed={"noise": alpha**0.5}, and observed=False for std of f',
@@ -58,7 +55,7 @@ P = ParamSpec("P")
 
 
 def refusing_keywords(init: Callable[P, None]) -> Callable[P, None]:
-    """Name the equivalent of a keyword of scikit-learn in the error; `wraps` keeps the signature, which it inspects."""
+    """Refuse keywords of scikit-learn, naming the equivalent; `wraps` keeps the signature, which it inspects."""
 
     @wraps(init)
     def checked(*args: P.args, **given: P.kwargs) -> None:
@@ -73,33 +70,33 @@ def refusing_keywords(init: Callable[P, None]) -> Callable[P, None]:
 class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Gaussian-process regression by a fleet, for scikit-learn.
 
-    n_agents: over how many agents `fit` splits the rows. None: one up to 1,500 rows, whose model is the exact GP of all
-        data; beyond, one for every 1,000 rows.
-    partition: how it splits them, "kmeans", "stripes", "grid" or "random", see `fleetgp.partition`.
+    n_agents: over how many agents `fit` splits the rows. None for one up to 1,500 rows, which is the exact GP of all
+        data; beyond, one per 1,000 rows.
+    partition: how rows are split, "kmeans", "stripes", "grid" or "random": see `fleetgp.partition`.
     kernel: see `Fleet`; None is "matern32". With data frames kernels may name columns: "matern32(lon, lat)". Or one
         of scikit-learn: RBF, Matern (nu 0.5, 1.5 or 2.5) or RationalQuadratic, times a ConstantKernel, plus a
-        WhiteKernel; one length-scale for all inputs or one for each. Hyperparameters that are "fixed" there, and a
-        variance of 1 where there is no ConstantKernel, are fixed here, in the units of the data. Other bounds and
-        values to start at are not taken over: see `bounds`. The noise is learned with and without a WhiteKernel.
+        WhiteKernel; with one length-scale for all inputs or one for each. Hyperparameters that are "fixed" there, and
+        the variance of 1 without a ConstantKernel, are fixed here, in the units of the data. Other bounds and starting
+        values are ignored: see `bounds`. The noise is learned with and without a WhiteKernel.
     graph, mean, normalize: see `Fleet`.
-    trainer: the method of `Fleet.train`. With one agent the default is the maximum of the exact likelihood.
-    predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the posterior of its data.
+    trainer: the method of `Fleet.train`. With one agent the default maximizes the exact likelihood.
+    predictor: the method of `Fleet.predict`. With one agent all but dec-nearest are the exact posterior.
     noise_floor, bounds, priors, fixed: see `Fleet.train`.
     engine: "auto" is exact for agents of up to 1,500 rows; see `Fleet.train`.
-    observed: whether return_std, return_cov and sample_y of `predict` are of observations (the default), as those of
-        GaussianProcessRegressor with a WhiteKernel; or, with False, of f, as those of one with alpha.
+    observed: whether return_std, return_cov and sample_y are of observations (the default), as with a WhiteKernel in
+        GaussianProcessRegressor; or, with False, of f, as with its alpha.
     random_state: draws the partition and samples of the data; a whole number, a RandomState, or None.
 
-    What it has learned:
+    Attributes after `fit`:
     theta_, theta_names_: (P,) the hyperparameters in the units of the data, and their names.  noise_: sigma_eps.
-    status_: how the training ended: "converged", "round limit" or, where all observations are the same, "untrained".
+    status_: how the training ended: "converged", "round limit" or, if all observations are the same, "untrained".
     agents_: (M,) the labels of the agents, or their numbers.  n_agents_: M.
     fleet_: the `Fleet`; its `last_fit` has everything about the training.
-    n_features_in_, feature_names_in_: as in all of scikit-learn.
+    n_features_in_, feature_names_in_: as everywhere in scikit-learn.
 
-    Other than GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for
-    each input, takes one target, and has no answers before `fit`. Its other keywords (alpha, normalize_y, ..) are
-    refused with the name of the equivalent here.
+    Unlike GaussianProcessRegressor it learns the noise, standardizes y (normalize=True), has a length-scale for each
+    input, takes one target, and cannot predict before `fit`. Keywords such as alpha and normalize_y are refused with
+    the name of the equivalent.
 
     >>> from fleetgp import synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -148,7 +145,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
     def fit(self, X: Any, y: Any, agents: Any = None) -> Self:
         """Split the rows (N, D) over agents, and train.
 
-        agents: (N,) a label for each row, whose it is; then n_agents and partition are not used.
+        agents: (N,) the label of each row's agent; then n_agents and partition are not used.
         """
         inputs, observations = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         seed = self._seed()
@@ -169,18 +166,19 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self
 
     def partial_fit(self, X: Any, y: Any, agents: Any = None) -> Self:
-        """More rows for a model that is fitted; the first call is `fit`.
+        """Add rows to a fitted model; the first call is `fit`.
 
-        Hyperparameters stay, and so do mean function and scale: predictions are as if these rows had been there when
-        they were found. Only a model that is "untrained" is trained now. Call `fit` with all rows to train again.
-        agents: the labels of the new rows, all of agents that there are; needed if the model was fitted with labels.
-            Without labels a row goes to the agent that has the observation nearest to it (in units of the inputs'
-            deviations).
+        Hyperparameters, mean function and scale stay: predictions are as if these rows had been there from the start.
+        Only an "untrained" model is trained now. Call `fit` with all rows to train again.
+
+        agents: the labels of the new rows, of agents that `fit` knows; needed if the model was fitted with labels.
+            Without labels a row goes to the agent with the nearest observation, in units of the inputs' standard
+            deviations.
         """
         if not hasattr(self, "fleet_"):
             return self.fit(X, y, agents)
         inputs, observations = validate_data(self, X, y, dtype=np.float64, y_numeric=True, reset=False)
-        check_finite(inputs, "X")  # all rows, before any is taken
+        check_finite(inputs, "X")  # all rows, before any is added
         check_finite(observations, "y")
         owners = self._owners(inputs, agents)
         for agent in np.unique(owners).tolist():
@@ -190,12 +188,12 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return self
 
     def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, agent: Any = None) -> Any:
-        """The mean (T,); with return_std also the standard deviation (T,), with return_cov the covariance (T, T).
+        """Predict the mean (T,), with return_std also the standard deviation (T,), with return_cov the covariance.
 
         They are of observations, whose variance has noise_**2 more than that of f; with observed=False of f.
         agent: who asks, by its label or, unless labels are numbers, its number in `agents_`; without it all agents do.
-        A covariance is by `Fleet.joint` with the predictor, which says how many points it may be of: 500 where several
-        agents answer as a committee. Its variances are then those of the points together, not those of return_std.
+        A covariance is by `Fleet.joint`, which limits the number of points: 500 where several agents answer as a
+        committee. Its diagonal is then from the joint answer, and differs from return_std.
         """
         check_is_fitted(self, "fleet_")
         if return_std and return_cov:
@@ -215,7 +213,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return (mean, (answer.std_observed if self.observed else answer.std).copy()) if return_std else mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Draws (T, n_samples) from the joint posterior of observations, with observed=False of f; see `predict`."""
+        """Draw (T, n_samples) from the joint posterior of observations, with observed=False of f; see `predict`."""
         check_whole("n_samples", n_samples, least=1)
         mean, covariance = self.predict(X, return_cov=True)
         values, vectors = np.linalg.eigh(covariance)
@@ -224,12 +222,12 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.asarray(mean[:, None] + root @ draws)
 
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False) -> Any:
-        """The logarithm of p(y | X, theta) of the rows as they are, in the units of the data.
+        """Return log p(y | X, theta) of the rows, in the units of the data.
 
-        theta: (P,) hyperparameters as in `theta_`: not logarithms, in the order of `theta_names_`. Without it `theta_`.
+        theta: (P,) hyperparameters in the order of `theta_names_`, not their logarithms; by default `theta_`.
         eval_gradient: also return the gradient (P,) by log theta.
-        Mean function and offset are those of the training. Of several agents it is the sum over the agents, each with
-        its own rows: the likelihood that the trainers but full-gp maximize. scikit-learn's, with normalize_y, is of the
+        Mean function and offset are those of the training. With several agents it is the sum over the agents, each with
+        its own rows: the likelihood that all trainers but full-gp maximize. scikit-learn's, with normalize_y, is of the
         scaled y: it is larger by len(y) log(std of y).
 
         >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0.0, 0.8, 0.9, 0.1]
@@ -251,8 +249,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             total, slope = total - own_likelihood.nll, slope - own_likelihood.gradient
         return (float(total), slope) if eval_gradient else float(total)
 
-    # ---- the parts ------------------------------------------------------------------------------------------------
-
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer) and not isinstance(self.random_state, bool):
             check_whole("random_state", self.random_state, least=0)
@@ -260,7 +256,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _split(self, X: Array, y: Array, agents: Any, seed: int) -> tuple[list[Shard], Any]:
-        """The agents' rows, and their labels."""
+        """Return the agents' rows, and their labels."""
         if agents is None:
             count = self.n_agents
             if count is None:
@@ -277,7 +273,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return shards, np.array([given[name] for name in names])
 
     def _learn(self, fleet: Fleet) -> None:
-        """Train the fleet; or, where there is nothing to learn from, say so."""
+        """Train the fleet, or warn that all observations are the same."""
         observed = np.concatenate([own.values for own in fleet.data])
         if np.ptp(observed) == 0.0 and (self.normalize or self.mean != "zero"):
             warn(
@@ -291,7 +287,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
             fixed = {**self._fixed, **(self.fixed or {})} if isinstance(self.fixed, Mapping | None) else self.fixed
             options: dict[str, Any] = {"bounds": self.bounds, "priors": self.priors, "fixed": fixed}
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NotConvergedWarning)  # scikit-learn has a warning of its own
+                warnings.simplefilter("ignore", NotConvergedWarning)  # ConvergenceWarning below
                 fit = fleet.train(self.trainer, engine=self.engine, noise_floor=self.noise_floor, **options)
             if fit.status == "diverged":
                 raise NumericalError(
@@ -310,7 +306,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.noise_ = float(self.theta_[-1])
 
     def _owners(self, X: Array, agents: Any) -> IntArray:
-        """The number of the agent of each new row."""
+        """Return the number of each new row's agent."""
         if agents is not None:
             labels = np.asarray(agents)
             if labels.shape != (len(X),):
@@ -328,7 +324,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.asarray(whose[nearest])
 
     def _number(self, agent: Any) -> int:
-        """Of an agent, by its label or its number."""
+        """Return the number of an agent, given by its label or its number."""
         labels = self.agents_.tolist()
         wanted = agent.strip() if isinstance(agent, str) else agent
         stripped = [label.strip() if isinstance(label, str) else label for label in labels]
@@ -341,7 +337,7 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
 
 
 def converted_kernel(kernel: Any, inputs: Sequence[object]) -> tuple[Any, dict[str, float]]:
-    """A kernel of scikit-learn as one of ours, and the values that are fixed; any other as it is.
+    """Convert a kernel of scikit-learn, and return the fixed values; return any other kernel as it is.
 
     inputs: their names, or numbers from 1.
 
@@ -383,13 +379,13 @@ def converted_kernel(kernel: Any, inputs: Sequence[object]) -> tuple[Any, dict[s
 
 
 def _name_of(shape: Any) -> str | None:
-    """The name of one of scikit-learn's kernels here; a Matern is a RBF there."""
+    """Return our name of a kernel of scikit-learn, where a Matern is an RBF."""
     if isinstance(shape, theirs.Matern):
         return {0.5: "matern12", 1.5: "matern32", 2.5: "matern52"}.get(shape.nu)
     return {theirs.RBF: "se", theirs.RationalQuadratic: "rq"}.get(type(shape))
 
 
 def _guess(fleet: Fleet, size: float) -> Array:
-    """Hyperparameters but for the noise: length-scales of half the reach of the data, a signal of this size."""
+    """Return theta without the noise: length-scales of half the extent of the data, and this sigma_f."""
     reach = np.ptp(np.concatenate([own.inputs for own in fleet.data]), axis=0)
     return fleet.first_kernel.start(np.where(reach > 0.0, reach, 1.0), 0.5, size)

@@ -1,7 +1,4 @@
-"""Writing files: whole or not at all, and an early word where it cannot be done.
-
-Finished pieces of long work, kept on disk: what was interrupted goes on where it was.
-"""
+"""Files that are written completely or not at all, early checks that they can be, and a cache to resume long work."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from fleetgp.errors import InputError, StorageError
 
 @contextmanager
 def whole(path: str | Path) -> Iterator[Path]:
-    """A path beside `path` to write to; it takes its name when the block ends well, and is gone otherwise."""
+    """Yield a path beside `path` to write to; it is renamed when the block ends well, and removed otherwise."""
     file = Path(path)
     partial = file.with_name(f".{file.stem}.{os.getpid()}{file.suffix}")
     try:
@@ -33,27 +30,24 @@ def whole(path: str | Path) -> Iterator[Path]:
 
 
 def check_writable(path: str | Path) -> None:
-    """One clear error where a file cannot be put, before any work is done for it."""
+    """Refuse a path where a file cannot be written, before any work is done for it."""
     file = Path(path)
     if os.path.isdir(file):  # which, unlike Path, has no error for a name that is too long
         raise InputError(f"{path}: expected a file, got a folder")
-    # The name under which it will be written first: a name may be too long.
+    # The name of the temporary file: it may be too long.
     check_place(file.parent, f".{file.stem}.{os.getpid()}{file.suffix}", path)
 
 
 def check_folder(path: str | Path, *, may_be_full: bool = False) -> None:
-    """One clear error where nothing can be put into a folder, which may not be there yet.
-
-    may_be_full: a disk without room is no reason.
-    """
+    """Refuse a folder where nothing can be written; it need not exist yet. may_be_full: accept a full disk."""
     check_place(Path(path), f".fleetgp.{os.getpid()}", path, may_be_full=may_be_full)
 
 
 def check_place(folder: Path, name: str, path: str | Path, *, may_be_full: bool = False) -> None:
-    """Really make such a file, with the folders that are missing above it, and take all of it away again.
+    """Write such a file, with the folders that are missing above it, and remove everything again.
 
-    path: what the error is about. Permissions say too little: a file system may be read-only, full, or none at all, as
-    /proc is. All happens in a folder of its own, so that processes that start together do not get in each other's way.
+    path: for the error. Permissions are not enough: a file system may be read-only, full, or virtual, as /proc. The
+    trial is in a folder of its own, so that processes that start together do not disturb each other.
     """
     try:
         there = folder
@@ -72,7 +66,7 @@ def check_place(folder: Path, name: str, path: str | Path, *, may_be_full: bool 
 
 
 def private_folder(path: str | Path) -> None:
-    """Make a folder, and what is missing above it, for the owner alone; it is there after a power cut, too."""
+    """Make a folder, and those that are missing above it, for the owner only; it survives a power cut."""
     folder, missing = Path(path), []
     while not folder.exists():
         missing.append(folder)
@@ -83,7 +77,7 @@ def private_folder(path: str | Path) -> None:
 
 
 def own_folder(path: str | Path) -> None:
-    """A folder of one's own, for the owner alone, with all that is in it; one clear error where it cannot be."""
+    """Make a folder, and restrict it and the files in it to the owner."""
     folder = Path(path)
     check_folder(folder, may_be_full=True)
     private_folder(folder)
@@ -94,7 +88,7 @@ def own_folder(path: str | Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new file is there after a power cut only if its folder says so."""
+    """Sync a folder: without it a new file may be lost in a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -103,7 +97,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write or replace a file for its owner alone; it is safely on disk when this returns."""
+    """Write or replace a file for its owner only; it is safely on disk when this returns."""
     private_folder(path.parent)
     with whole(path) as partial, open(partial, "wb", opener=_private) as file:
         file.write(content)
@@ -112,9 +106,9 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def read_private(path: Path, most: int) -> bytes | None:
-    """What is in a file, at most one byte more than `most`; None if there is none. It is its owner's alone then."""
+    """Read at most one byte more than `most` of a file, and restrict it to its owner; None if there is no file."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # of a pipe nobody may ever write to
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe may never have a writer
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -136,7 +130,7 @@ def _private(name: str, flags: int) -> int:
 
 
 class ResumableCache:
-    """Pieces by name, for one set of settings: other settings are other work, and find nothing.
+    """Results on disk by name, for one set of settings. With other settings none of them is there.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -151,19 +145,19 @@ class ResumableCache:
         self.folder = self.root / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def get(self, name: str) -> Any:
-        """The piece, or None. One that cannot be read counts as missing."""
+        """Return a result, or None if it is missing or cannot be read."""
         try:
             return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
 
     def put(self, name: str, piece: Any) -> None:
-        """Whole or not at all, whenever the power goes."""
+        """Store a result, completely or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.json"
         with whole(path) as partial:
             partial.write_text(json.dumps(piece), encoding="utf-8")
 
     def clear(self) -> None:
-        """Forget all pieces, of other settings too."""
+        """Remove all results, also those of other settings."""
         shutil.rmtree(self.root, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Checks of what callers give: numbers, names, flags and arrays with nothing hidden in them, or one clear error.
+"""Checks of arguments: numbers, names, flags, paths and arrays. Each raises an InputError.
 
-NumPy turns much into floats without a word: it forgets masks, drops imaginary parts, reads text, and counts times in
-whatever unit they have. Every array of a caller comes in through `as_numbers`.
+NumPy silently converts much to floats: it drops masks and imaginary parts, parses text, and counts times in whatever
+unit they have. Every array from a caller goes through `as_numbers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fleetgp.errors import InputError, shortened, warn
 
 #: Squares of larger values overflow.
 LARGEST = 1e100
-#: Values that stand for nothing, by the names of their types: pandas need not be installed.
+#: Missing values by the names of their types: pandas need not be installed.
 _NOTHING = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 _REFUSED = {
     "b": "true and false: give 0 and 1 if you mean numbers",
@@ -35,9 +35,9 @@ _REFUSED = {
 
 
 def as_numbers(values: Any, what: str, *, flags: bool = False) -> Array:
-    """A copy as floats. Masked and missing values are refused; NaN, which is visible, is left to the caller.
+    """Return a copy as floats. Masked and missing values are refused; NaN is left to the caller.
 
-    flags: true and false are welcome, as 1 and 0.
+    flags: accept true and false as 1 and 0.
 
     >>> as_numbers(np.ma.masked_array([1.0, -32768.0], [False, True]), "y")
     Traceback (most recent call last):
@@ -62,12 +62,12 @@ def as_numbers(values: Any, what: str, *, flags: bool = False) -> Array:
 
 
 def is_nothing(value: object) -> bool:
-    """Whether a value says that there is none: None, pandas' NA and NaT, NumPy's masked."""
+    """Whether a value is None, pandas' NA or NaT, or NumPy's masked."""
     return type(value).__name__ in _NOTHING
 
 
 def check_finite(array: Array, what: str) -> None:
-    """One clear error for NaN, infinity, and values whose squares overflow; axis 0 runs over the rows."""
+    """Refuse NaN, infinity, and values whose squares overflow; axis 0 runs over the rows."""
     rows = array.reshape(len(array), array.size // max(1, len(array)))
     bad = np.asarray(~np.isfinite(rows).all(axis=1))
     if bad.any():
@@ -78,7 +78,7 @@ def check_finite(array: Array, what: str) -> None:
 
 
 def as_flag(value: object, name: str) -> bool:
-    """True or False, or one clear error: any text counts as true in Python, "no" too."""
+    """Return True or False; any text, even "no", would count as true in Python."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"{name}: expected True or False, got {shortened(value)}")
     return bool(value)
@@ -87,7 +87,7 @@ def as_flag(value: object, name: str) -> bool:
 def check_number(
     name: str, value: object, *, above: float = -np.inf, least: float = -np.inf, most: float = np.inf
 ) -> None:
-    """A finite number above or at least a bound, and up to another, or one clear error."""
+    """Refuse all but finite numbers within bounds."""
     number = np.nan
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         with suppress(OverflowError):
@@ -99,21 +99,21 @@ def check_number(
 
 
 def check_whole(name: str, value: object, *, least: int, most: float = np.inf) -> None:
-    """A whole number of at least a bound, and up to another, or one clear error."""
+    """Refuse all but whole numbers within bounds."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
         bound = f"of at least {least}" + (f" and at most {most:,}" if most < np.inf else "")
         raise InputError(f"{name} must be a whole number {bound}, got {shortened(value)}")
 
 
 def as_path(value: object, what: str) -> Path:
-    """Where a file or a folder is, or one clear error."""
+    """Return a path."""
     if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
         raise InputError(f"{what}: expected a path, got {shortened(value)}")
     return Path(value)
 
 
 def as_fills(fill: object) -> list[float]:
-    """Values that stand for nothing, or one clear error."""
+    """Return a list of values that stand for missing ones."""
     if not isinstance(fill, Sequence | np.ndarray) or isinstance(fill, str | bytes):
         raise InputError(f"fill: expected a list of values that stand for nothing, as [-9999], got {shortened(fill)}")
     values = as_numbers(fill, "fill")
@@ -123,7 +123,7 @@ def as_fills(fill: object) -> list[float]:
 
 
 def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
-    """Different texts, or one clear error: a single text is a list of letters in Python."""
+    """Return different texts; a single text would be a list of letters in Python."""
     listed = isinstance(names, Iterable) and not isinstance(names, str | bytes | Mapping | Set)
     if not listed or not all(isinstance(name, str) for name in names):
         raise InputError(f"{what}: expected a list of names, got {shortened(names)}")
@@ -133,7 +133,7 @@ def as_names(names: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def column_names(values: object, what: str) -> tuple[str, ...] | None:
-    """The names of a data frame's columns; None for arrays, and for columns that are merely numbered.
+    """Return the names of a data frame's columns; None for arrays and numbered columns.
 
     >>> column_names(np.zeros((2, 2)), "X") is None
     True
@@ -153,7 +153,7 @@ def column_names(values: object, what: str) -> tuple[str, ...] | None:
 
 
 def by_name(values: Any, names: Sequence[str], what: str) -> Any:
-    """A data frame's columns in the order of the names; others are left out, missing ones are an error."""
+    """Return a data frame's columns in the order of the names; others are dropped, missing ones are an error."""
     have = column_names(values, what) or ()
     missing = [name for name in names if name not in have]
     if missing:
@@ -162,7 +162,7 @@ def by_name(values: Any, names: Sequence[str], what: str) -> Any:
 
 
 def check_aligned(first: Any, second: Any, what: str, names: tuple[str, str]) -> None:
-    """Rows are matched by position: one clear error, or a warning, where their labels (pandas) say otherwise."""
+    """Refuse rows whose labels (pandas) have another order, or warn; rows are matched by position."""
     one, other = (getattr(given, "index", None) if hasattr(given, "iloc") else None for given in (first, second))
     if one is None or other is None or len(one) != len(other) or one.equals(other):
         return
@@ -184,7 +184,7 @@ def _rows(bad: BoolArray) -> str:
 
 
 def _masked(values: Any) -> BoolArray | None:
-    """Which rows hold something masked; None where nothing can be. Lists are searched, as they may hold masks."""
+    """Return which rows have masked values, also inside lists; None where there cannot be any."""
     if isinstance(values, np.ma.MaskedArray):
         mask = np.atleast_1d(np.ma.getmaskarray(values))
         return np.asarray(mask.any(axis=tuple(range(1, mask.ndim))))
@@ -198,7 +198,7 @@ def _masked(values: Any) -> BoolArray | None:
 
 
 def _check_objects(array: Any, what: str) -> None:
-    """Python objects, as data frames of several types have them: numbers only, and none missing."""
+    """Refuse Python objects, as in data frames of several types, that are missing or not numbers."""
     if not array.size:
         return
     rows = array.reshape(len(array), -1) if array.ndim else array.reshape(1, 1)

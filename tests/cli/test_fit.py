@@ -192,7 +192,7 @@ def test_on_the_sphere_there_is_one_length_scale_in_kilometres(folder: Path) -> 
     assert said_so in wrong("fit", "nothing.csv", *FIT, *how, "--out", "m"), "before anything is read"
     kernel = ["--kernel", "iso-matern32(lon, lat)", "--bound", "l=1:900"]
     found = " ".join(run("fit", "observations.csv", *FIT, *how, *kernel, "--out", "m").stdout.split())
-    assert "of kilometres" in found
+    assert "km in all directions" in found
     assert list(load_model("m").theta) == ["l", "sigma_f", "sigma_eps"]
     run("predict", "m", "points.csv", "--out", "a.csv")
     run("map", "m", "--grid", "5x5", "--out", "m.nc")
@@ -201,8 +201,8 @@ def test_on_the_sphere_there_is_one_length_scale_in_kilometres(folder: Path) -> 
 def test_a_mean_function_and_kilometres_are_told_with_their_units(folder: Path) -> None:
     how = ["--mean", "linear", "--coordinates", "kilometres", "--tol", "1e-3", "--out", "m"]
     found = " ".join(run("fit", "observations.csv", *FIT, *how).stdout.split())
-    assert "of kilometres" in found
-    assert "sst per kilometre" in found
+    assert "km along lon" in found
+    assert "sst per km" in found
     assert "The constant is the mean at lon" in found
     facts = json.loads(run("fit", "observations.csv", *FIT, *how, "--overwrite", "--json").stdout)
     assert facts["mean"]["settled"]

@@ -37,7 +37,7 @@ def test_a_trained_model_in_words(folder: Path) -> None:
     shown = " ".join(run("info", "Modell Süd").stdout.split())
     facts = json.loads(run("info", "Modell Süd", "--json").stdout)
     theta = load_model("Modell Süd").theta
-    assert f"the field changes over some {theta['l_lon']:.3g} km along lon" in shown
+    assert f"the field changes over about {theta['l_lon']:.3g} km along lon" in shown
     assert "240 observations of 3 agents: Ada " in shown
     assert "Written by fleetgp " in shown
     assert "Fixed: sigma_eps." in shown
@@ -49,7 +49,7 @@ def test_a_trained_model_in_words(folder: Path) -> None:
     assert facts["theta"]["l_lat"] == {
         "value": theta["l_lat"],
         "unit": "km",
-        "meaning": f"the field changes over some {theta['l_lat']:.3g} km along lat",
+        "meaning": f"the field changes over about {theta['l_lat']:.3g} km along lat",
     }
     size = sum(path.stat().st_size for path in (folder / "Modell Süd").rglob("*") if path.is_file())
     assert facts["bytes"] == size

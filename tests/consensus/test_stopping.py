@@ -27,7 +27,7 @@ def judged(
     for _ in range(stopping.length):
         assert window.verdict is None, "not before the window is full"
         incoming = network.incoming
-        window = window.heard(network.exchange_parts(window.parts), incoming)
+        window = window.update(network.exchange_parts(window.parts), incoming)
     return window.verdict
 
 
@@ -45,8 +45,8 @@ def test_the_scale_of_the_first_window_counts_a_little_for_ever() -> None:
     network = fg.InProcess(fg.Graph.path(2))
     window = Maximin(1, 1e-3).open(Watch(np.array([[1e3], [-1e3]])))
     for values in ([[2e-9], [-1e-9]], [[2e-9], [-1e-9]]):
-        window = window.heard(network.exchange_parts(window.parts), network.incoming).reopened(Watch(np.array(values)))
-    verdict = window.heard(network.exchange_parts(window.parts), network.incoming).verdict
+        window = window.update(network.exchange_parts(window.parts), network.incoming).reopen(Watch(np.array(values)))
+    verdict = window.update(network.exchange_parts(window.parts), network.incoming).verdict
     assert verdict is not None
     assert verdict.residual == pytest.approx([3e-9 / (2e-9 + 1e-3)] * 2, rel=1e-9)
     assert verdict.status == "converged"
@@ -101,7 +101,7 @@ def test_settled_waits_for_the_tail_of_a_slow_contraction() -> None:
     """Steps of 1e-5 with a contraction of 0.9999 leave 0.1 to go: a test on the step alone would stop here."""
     settled, verdicts = Settled(1e-4), []
     for s in range(50):
-        settled = settled.heard(np.array([[1.0 + 0.1 * 0.9999**s]]))
+        settled = settled.update(np.array([[1.0 + 0.1 * 0.9999**s]]))
         verdicts.append(settled.verdict)
     assert not any(v is not None and v.converged.all() for v in verdicts)
 
@@ -110,7 +110,7 @@ def test_maximin_reports_maxima_that_it_does_not_judge() -> None:
     net = fg.InProcess(fg.Graph.path(2))
     window = Maximin(1, 1e-3).open(Watch(np.ones((2, 1)), np.zeros((2, 1)), {"seen": np.array([[7.0], [9.0]])}))
     assert window.verdict is None
-    verdict = window.heard(net.exchange_parts(window.parts), net.incoming).verdict
+    verdict = window.update(net.exchange_parts(window.parts), net.incoming).verdict
     assert verdict is not None
     assert verdict.converged.all()
     assert {name: values.tolist() for name, values in verdict.largest.items()} == {"seen": [[9.0], [9.0]]}
@@ -123,7 +123,7 @@ def test_settled_is_right_about_geometric_tails(ratio: float, size: float, limit
     contraction = -ratio if alternating else ratio
     for s in range(5000):
         values = np.array([[limit + size * contraction**s], [0.5]])
-        settled = settled.heard(values)
+        settled = settled.update(values)
         verdict = settled.verdict
         if verdict is not None and verdict.converged.all():
             # The bound is for steps of one sign and doubles the rest of a fast contraction.
@@ -135,12 +135,12 @@ def test_settled_is_right_about_geometric_tails(ratio: float, size: float, limit
 def test_settled_needs_four_changes_unless_nothing_moves() -> None:
     settled = Settled(0.5)
     for s in range(4):
-        settled = settled.heard(np.array([[1.0 + 1e-9 * 0.5**s]]))
+        settled = settled.update(np.array([[1.0 + 1e-9 * 0.5**s]]))
         assert settled.verdict is None or not settled.verdict.converged.any(), "too early for a ratio"
-    settled = settled.heard(np.array([[1.0 + 1e-9 * 0.5**4]]))
+    settled = settled.update(np.array([[1.0 + 1e-9 * 0.5**4]]))
     assert settled.verdict is not None
     assert settled.verdict.converged.all()
-    still = Settled(0.5).heard(np.ones((2, 1))).heard(np.ones((2, 1)))
+    still = Settled(0.5).update(np.ones((2, 1))).update(np.ones((2, 1)))
     assert still.verdict is not None
     assert still.verdict.converged.all()
 
@@ -152,16 +152,16 @@ def test_settled_judges_items_one_by_one_and_can_go_on_with_some() -> None:
     settled = Settled(1e-2)
     with np.errstate(invalid="ignore"):
         for s in range(9):
-            settled = settled.heard(values(s))
+            settled = settled.update(values(s))
         verdict = settled.verdict
     assert verdict is not None
     assert (verdict.converged.tolist(), verdict.diverged.tolist()) == ([True, False, False], [False, False, True])
     keep = np.array([False, True, False])
     alone = Settled(1e-2)
     for s in range(9):
-        alone = alone.heard(values(s)[:, keep])
-    narrowed = settled.narrowed(keep).heard(values(9)[:, keep]).verdict
-    expected = alone.heard(values(9)[:, keep]).verdict
+        alone = alone.update(values(s)[:, keep])
+    narrowed = settled.narrow(keep).update(values(9)[:, keep]).verdict
+    expected = alone.update(values(9)[:, keep]).verdict
     assert narrowed is not None
     assert expected is not None
     assert np.array_equal(narrowed.residual, expected.residual)

@@ -85,7 +85,9 @@ def test_full_gp_is_as_in_process_too(folder: Path, cluster: None) -> None:
     with of_files(folder, normalize=True, backend="ray", workers=2) as there:
         assert_same(there.train("full-gp", theta0=START), fit)
         assert_same(there.predict(QUERIES, "full-gp"), answer)
-        with pytest.raises(InputError, match=r"moments of the data will not do \(.*\), and their rows are not loaded"):
+        with pytest.raises(
+            InputError, match=r"moments of the data do not suffice \(.*\), and their rows are not loaded"
+        ):
             there.predict(QUERIES, "full-gp", theta=[0.01, 0.01, 1.0, 0.1])
 
 

@@ -266,7 +266,7 @@ def test_full_gp_loads_rows_where_moments_will_not_do_or_says_why_not(folder: Pa
     tight = of_files(folder, memory=1)
     for ask in (lambda: tight.predict(places, "full-gp", theta=sharp), lambda: tight.train("full-gp", theta0=sharp)):
         with pytest.raises(
-            InputError, match=r"moments of the data will not do \(.*\), and their rows are not loaded: .*1 byt"
+            InputError, match=r"moments of the data do not suffice \(.*\), and their rows are not loaded: .*1 byt"
         ):
             ask()
     with pytest.raises(InputError, match="expected observations of at most 1 bytes"):

@@ -72,7 +72,7 @@ def test_packets_conform_on_trees_that_wind_between_groups(seed: int) -> None:
     hosting = [np.flatnonzero(group_of == k).tolist() for k in np.unique(group_of)]
     fleet = fg.Loopback(graph, hosting, grouped=True)
     check_network(fleet.run, graph)
-    waves = [len(network._group_tree.waves) for network in fleet.networks]  # type: ignore[attr-defined]
+    waves = [len(network._waves) for network in fleet.networks]  # type: ignore[attr-defined]
     assert len(set(waves)) == 1, "all groups count the same packets"
     assert waves[0] == 8 if seed == 0 else waves[0] > 1
 

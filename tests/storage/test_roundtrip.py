@@ -161,22 +161,22 @@ def test_hyperparameters_in_words() -> None:
     fleet = made(theta=(12.0, 30.0, 1.3, 0.1, 0.2, 0.3), coordinates="kilometres", noise="agents")
     fleet.units = {"sst": "degC"}
     told = in_words(Model(fleet, ("Ada", "Bo", "Cy ü"), INPUTS, "sst"))
-    assert told["l_lon"] == "the field changes over some 12 km along lon"
-    assert told["sigma_f"] == "sst varies by some 1.3 degC about its mean"
-    assert list(told.values())[-1] == "an observation of Cy ü is off by some 0.3 degC"
+    assert told["l_lon"] == "the field changes over about 12 km along lon"
+    assert told["sigma_f"] == "sst varies by about 1.3 degC around its mean"
+    assert list(told.values())[-1] == "an observation of Cy ü is off by about 0.3 degC"
     times = fg.Fleet([(np.array([[0.0, 18628.0], [1.0, 18629.0]]), np.zeros(2))], inputs=["depth", "day"],
                      kernel="se(depth) * periodic(day)", theta=(5.0, 1.0, 7.0, 1.0, 0.1), normalize=False)  # fmt: skip
     times.units = {"day": "days since 1970-01-01", "depth": "m"}
     words = in_words(Model(times, ("Ada",), ("depth", "day"), "chl"))
-    assert words["l_depth"] == "the field changes over some 5 m along depth"
+    assert words["l_depth"] == "the field changes over about 5 m along depth"
     assert words["period_day"] == "it repeats every 7 days along day"
     straight = made(theta=(1e7, 3000.0, 1.3, 0.1), coordinates="kilometres")
     bends = in_words(Model(straight, ("Ada", "Bo", "Cy"), INPUTS, "sst"))
     assert bends["l_lon"] == "no bend along lon: it is far beyond the data"
-    assert bends["l_lat"].startswith("the field changes over some 3e+03 km")
+    assert bends["l_lat"].startswith("the field changes over about 3e+03 km")
     sphere = made(theta=(60.0, 1.3, 0.2), coordinates="sphere", kernel="iso-matern32(lon, lat)")
     round_world = in_words(Model(sphere, ("a", "b", "c"), INPUTS, "sst"))
-    assert round_world["l"] == "the field changes over some 60 km in all directions"
+    assert round_world["l"] == "the field changes over about 60 km in all directions"
     plain = {"coordinates": "as-given", "normalize": False, "mean": "zero", "deviations": False, "noise": None}
     assert describe_coordinates({**plain, "robust": False}) == ""
     assert describe_coordinates({**plain, "robust": True}) == "Outliers are weighed down."

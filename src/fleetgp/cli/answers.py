@@ -65,9 +65,7 @@ def predictions(model: Model, queries: Array, asking: options.Asking, out: Path,
 
 def warn_of_outside(model: Model, points: Array, where: BoolArray, *what: str) -> None:
     """Warn of points far from all data. where: which points.  what: the message, if it is another one."""
-    fleet = model.fleet
-    message = describe_extrapolation(points, where, fleet.data, model.inputs, fleet.units, fleet.coordinates, *what)
-    if message:
+    if message := describe_extrapolation(points, where, model.fleet.snapshot(), *what):
         warn(message)
 
 

@@ -16,14 +16,11 @@ from fleetgp.cli import options
 from fleetgp.cli.output import Report, bold, plain_table, sent_facts, sent_line, warn
 from fleetgp.data.dataset import corners
 from fleetgp.data.times import format_value, time_unit_of, times_of_numbers
-from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import listed
-from fleetgp.fleet import Fleet
-from fleetgp.kernels.stationary import OBSERVED
 from fleetgp.prediction import Calibration
 from fleetgp.storage import sections
 from fleetgp.storage.folder import load_model
-from fleetgp.storage.model import Model, contents, describe_coordinates, without_bend
+from fleetgp.storage.model import Model, contents, describe_coordinates, in_words, theta_units
 from fleetgp.training import Fit
 from fleetgp.training.reporting import about_approximation, about_sample
 from fleetgp.units import counted, readable_bytes
@@ -60,7 +57,7 @@ def _info_lines(model: Model, facts: Mapping[str, Any]) -> list[str | Table]:
         f"Written by {escape(by)}{escape(when)}; format {facts['format']}, {readable_bytes(facts['bytes'])} on disk.",
         *_data_lines(facts),
         f"Kernel {escape(facts['kernel'])}.",
-        _theta_table(facts["theta"]),
+        _theta_table(model),
         *([seen] if seen else []),
         *mean_lines(model),
         *(["Rows are private: what would send one is refused."] if facts["private"] else []),
@@ -93,11 +90,15 @@ def _data_lines(facts: Mapping[str, Any]) -> list[str]:
     return [escape(f"{total}{each}.{held}"), escape(f"They cover {box}."), *links]
 
 
-def _theta_table(theta: Mapping[str, Mapping[str, Any]]) -> Table:
+def _theta_table(model: Model) -> Table:
+    """The hyperparameters with their units, and in words."""
+    fit, units, words = model.fleet.last_fit, theta_units(model), in_words(model)
+    fixed, at_bounds = ((), ()) if fit is None else (fit.known.as_dict()["fixed"], fit.at_bounds)
     table = plain_table("", "hyperparameter", "value", "in words")
     table.columns[2].justify = "left"
-    for name, one in theta.items():
-        table.add_row(escape(name), f"{one['value']:.4g} {one['unit']}".strip(), escape(one["meaning"]))
+    for name, value in model.theta.items():
+        held = " (fixed)" if name in fixed else " (at its bound)" if name in at_bounds else ""
+        table.add_row(escape(name), f"{value:.4g} {units[name]}".strip() + held, escape(words[name]))
     return table
 
 
@@ -162,7 +163,7 @@ def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | T
         f"{fit.method}: {fit.status} after {fit.rounds} rounds"
         + (f"; the agents differ by {fit.disagreement:.0e}." if several else "."),
         *kernel_lines(fit),
-        _fit_table(model, fit),
+        _theta_table(model),
         *mean_lines(model),
         *outlier_lines(model),
         *([] if fleet.calibration is None else calibration_lines(fleet.calibration)),
@@ -186,18 +187,6 @@ def _shown(model: Model, name: str, value: float) -> str:
     """A value of an input: of a time the day."""
     unit = time_unit_of(model.fleet.units.get(name))
     return f"{value:.6g}" if unit is None else str(times_of_numbers(np.array(value), unit))[:10]
-
-
-def _fit_table(model: Model, fit: Fit) -> Table:
-    """The hyperparameters."""
-    table = plain_table("", "hyperparameter", "value", "unit")
-    units = hyperparameter_units(model.fleet, model.inputs, model.target)
-    fixed, straight = fit.known.as_dict()["fixed"], without_bend(model)
-    for (name, value), unit in zip(model.theta.items(), units, strict=True):
-        held = "fixed" if name in fixed else "at its bound" if name in fit.at_bounds else ""
-        bend = f"no bend along {straight[name]}" if name in straight else ""
-        table.add_row(name, f"{value:.4g}", ", ".join(filter(None, [f"of {unit}" if unit else "", held, bend])))
-    return table
 
 
 def calibration_facts(calibration: Calibration) -> dict[str, Any]:
@@ -229,36 +218,15 @@ def kernel_lines(fit: Fit) -> list[str | Table]:
     return [title, table]
 
 
-def input_units(rule: CoordinateRule, inputs: Sequence[str]) -> list[str]:
-    """The units of the length-scales along the inputs."""
-    places = (rule.longitude, rule.latitude) if rule.name in ("kilometres", "sphere") else ()
-    return ["kilometres" if d in places else name for d, name in enumerate(inputs)]
-
-
-def hyperparameter_units(fleet: Fleet, inputs: Sequence[str], target: str) -> list[str]:
-    """What each hyperparameter is measured in; nothing for plain numbers."""
-    names = input_units(fleet.coordinates, inputs)
-    told = [f"{name} ({unit})" if (unit := _unit(fleet, name)) else name for name in [*names, target]]
-    return [
-        told[unit] if unit >= 0 else told[-1] if unit == OBSERVED else "" for unit in fleet.kernel.units(len(names))
-    ]
-
-
-def _unit(fleet: Fleet, name: str) -> str:
-    """That of an input or of the target, as a file gave it: of a time without since when."""
-    unit = fleet.units.get(name, "")
-    return time_unit_of(unit) or unit
-
-
 def mean_lines(model: Model) -> list[Table | str]:
     """The mean function with its standard errors; nothing where it is zero."""
     fit = model.fleet.last_fit
     if fit is None or fit.mean is None:
         return []
     mean, target = fit.mean, model.target
-    per = [f"{target} per {unit}" for unit in input_units(model.fleet.coordinates, model.inputs)]
-    if model.fleet.coordinates.name == "kilometres":
-        per = [each.replace("per kilometres", "per kilometre") for each in per]
+    rule = model.fleet.coordinates
+    km = (rule.longitude, rule.latitude) if rule.name in ("kilometres", "sphere") else ()
+    per = [f"{target} per {'km' if d in km else name}" for d, name in enumerate(model.inputs)]
     table = plain_table("", "mean function", "value", "standard error", "unit")
     for (name, value), error, unit in zip(mean.named(model.inputs).items(), mean.errors, [target, *per], strict=False):
         table.add_row(name, f"{value:.4g}", f"{error:.2g}", unit)

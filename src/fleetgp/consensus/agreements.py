@@ -1,19 +1,8 @@
-"""What a fleet agrees on before it trains: scale and mean, coordinates, box and moments.
+"""What a fleet agrees on before it trains: scale and mean function, coordinates, box and moments, samples.
 
-The scale of the observations and their mean function, agreed by the fleet before anything is modelled.
-
-The moments of all data of a fleet, at every agent or at a central node: a box, and sums over the data on it, each
-in one reduction.
-
-No observation and no input is sent. What moments tell of them is in docs/privacy.md.
-
-The coordinates of a model, agreed by the fleet: the centre of its inputs, and their deviations.
-
-The communication data set of the generalized (g-) methods: D_+i = D_i U D_c.
-
-A row is drawn for where it lies (`arrays.py`): the same data have the same sample in whatever order rows and
-agents come, whatever the agents are called, and with fewer digits. A few more rows hardly change it, so that what was
-sent before need not be sent again.
+Scale, mean and coordinates are sums and extremes over the data of all agents. Moments are sums over the data on a grid
+in a box that holds them; no observation and no input is sent (docs/privacy.md says what moments reveal). Samples are
+the communication data set of the generalized (g-) methods, D_+i = D_i U D_c.
 """
 
 from __future__ import annotations
@@ -91,7 +80,7 @@ def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
         spread = float(np.sqrt(max(left, 0.0) / count))
         return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
 
-    (result,) = reduction.merged(rows, PRODUCTS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
+    (result,) = reduction.merged(rows, DEVIATIONS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
     if not result[0]:
         raise InputError(
             'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
@@ -119,23 +108,12 @@ def _products(one: Summary) -> Array:
 
 
 def _merged_deviations(one: Array, other: Array) -> Array:
-    """Rows (count, mean, sum of squared deviations from it) of two data sets as those of both (Chan et al., 1979).
+    """Rows of two data sets as those of both (Chan et al., 1979).
+
+    A row is the count, the means of w columns, and the w^2 sums of products of the deviations from them.
 
     >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
     >>> _merged_deviations(*rows).tolist()
-    [[6.0, 2.5, 17.5]]
-    """
-    (n, mean, squares), (m, other_mean, other_squares) = np.moveaxis(one, -1, 0), np.moveaxis(other, -1, 0)
-    count, apart = n + m, other_mean - mean
-    share = m / np.where(count == 0.0, 1.0, count)
-    return np.stack([count, mean + apart * share, squares + other_squares + apart**2 * n * share], axis=-1)
-
-
-def _merged_products(one: Array, other: Array) -> Array:
-    """The same of several columns: rows (count, means, sums of products of the deviations from them).
-
-    >>> rows = [np.array([[len(y), y.mean(), ((y - y.mean()) ** 2).sum()]]) for y in np.split(np.arange(6.0), [2])]
-    >>> _merged_products(*rows).tolist()
     [[6.0, 2.5, 17.5]]
     """
     width = int(np.sqrt(one.shape[-1] - 0.75))  # of 1 + w + w^2 numbers
@@ -148,7 +126,6 @@ def _merged_products(one: Array, other: Array) -> Array:
 
 
 DEVIATIONS = Merge(_merged_deviations, 0.0, finite=True)
-PRODUCTS = Merge(_merged_products, 0.0, finite=True)
 
 
 #: An agent rounds the corners of its box outwards to this part of its width, rounded up to a power of two: so the faces
@@ -177,7 +154,7 @@ class Frame:
         return cls(Box.around(np.stack([high, low])), round(count), mean, float(np.sqrt(squares / count)))
 
 
-#: The sizes of the grid that the fleet shall have, from what its data are like; None where there is none.
+#: The sizes of the fleet's grid, from what its data are like; None where there is none.
 Plan = Callable[[Frame], tuple[int, ...] | None]
 
 
@@ -238,7 +215,7 @@ def grown_moments(network: Network, known: FleetMoments, more: Sequence[Observat
 def agree_on_moments(
     network: Network, shards: Dataset, theta: Array, *, spare: int = 1, central: bool = False
 ) -> FleetMoments:
-    """The moments for one theta: two reductions. spare: the grid shall do for so many times the observations."""
+    """The moments for one theta: two reductions. spare: for how many times the observations the grid should do."""
     ratio = float((theta[-2] / theta[-1]) ** 2) if theta[-1] > 0.0 else np.inf
 
     def plan(frame: Frame) -> tuple[int, ...] | None:
@@ -325,7 +302,7 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
 
 
 def _sphere(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
-    """Nothing has to be agreed on but that all are on it: whoever is not, all know. Other latitudes are not told."""
+    """Check that all places are on it; every agent learns of one that is not. Other latitudes are not revealed."""
     dimension = shards.dimension
     ends = np.array([[one.high[rule.latitude], -one.low[rule.latitude]] for one in shards.summaries])
     north, south = reduction.maximum(np.where(ends > 90.0, ends, 0.0)).tolist()
@@ -438,7 +415,7 @@ def communication_data(
 
 
 def _everyones(network: Network, parts: dict[str, list[Array]], *, central: bool) -> dict[str, list[Array]]:
-    """What all agents tell, at every agent."""
+    """The parts of all agents, at every agent."""
     if central:
         everyone = network.gather(parts)
         for kind, values in everyone.items():

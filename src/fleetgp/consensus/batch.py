@@ -1,28 +1,16 @@
 """Many recursions at once, one per item of axis 1 (the queries of a prediction), which end one by one.
 
-One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only
-the edges inside an item's scope carry it.
+One message carries all items that still run. Items may concern some of the agents only (a `Scope`): then only the edges
+inside an item's scope carry it. A cell is one hosted agent's part in one item; a link brings one cell's value from one
+neighbour. An agent outside an item does not get its verdicts: there the fleet agrees after a verdict, along the tree,
+on whether anybody is still busy. Rules that need everyone's value flood it, once per iteration (`iterate_flooded`).
 
-All items are judged in the same windows, between which the agents rest (`spaced`). An agent outside an item does not
-hear its verdicts: there the fleet agrees after a verdict, along the tree, on whether anybody is still busy.
-
-Which agents an item of a batch concerns: all of them, or some.
-
-What the cells of a batch have around them in one round.
-
-A cell is one hosted agent's part in one item; a link brings one cell's value from one neighbour.
-
-Windows of max-consensus with rests between them, in which only the content travels.
-
-Whoever averages sends what is judged as the content of every round. So in the first round of a window the extremes are
-those of the messages themselves, and words are needed in the others only: 2 numbers beside each number of content. The
-first window brings the magnitudes at the start as well, one number more, in all of its rounds. Before each window the
-agents rest for three times as many rounds as it will send numbers beside each number of content: words about stopping
-are then less than a quarter of what has been sent, whenever one looks.
-
-When a window opens follows from the number of rounds: nothing is said about it.
-
-Many recursions at once that need everyone's value: one flood of diam(G) rounds per iteration.
+All items are judged in the same windows of max-consensus, between which only content travels (`Spaced`). The content of
+an averaging round is what is judged. So in the first round of a window the extremes are those of the messages
+themselves, and words are needed in the others only: 2 numbers beside each number of content. The first window brings
+the magnitudes at the start as well, one number more, in all of its rounds. Before each window the agents rest for three
+times as many rounds as it will send numbers beside each number of content: words about stopping are then less than a
+quarter of what has been sent at any time. When a window opens follows from the number of rounds.
 """
 
 from __future__ import annotations
@@ -36,12 +24,176 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.iterate import drive
 from fleetgp.consensus.reductions import maximum
-from fleetgp.consensus.stopping import KIND, Maximin, Reducing, Settled, Status, Verdict, Watch, Window
+from fleetgp.consensus.stopping import KIND, Edges, Maximin, Settled, Status, Verdict, Watch, Window
 from fleetgp.graph import Graph, metropolis_weights
 from fleetgp.network import Cargo, Network
 from fleetgp.network.wire import check_from_peers
+
+
+class BatchRule(abc.ABC):
+    """A recursion over neighbours for every item; the state is an array over cells, (C, ...)."""
+
+    kind: str
+
+    @abc.abstractmethod
+    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
+        """The next state from the messages, which are the neighbours' states, (L, ...)."""
+
+    def narrow(self, keep: BoolArray) -> BatchRule:
+        """The same rule for some of the cells."""
+        return self
+
+
+class FloodRule(abc.ABC):
+    """A recursion that needs everyone's value; state (A, T, ...)."""
+
+    kind: str
+
+    @abc.abstractmethod
+    def message(self, state: Array) -> Array:
+        """What each hosted agent sends, (A, T, ...)."""
+
+    @abc.abstractmethod
+    def update(self, state: Array, everyone: Array) -> Array:
+        """The next state from all messages, (M, T, ...)."""
+
+    @abc.abstractmethod
+    def settling(self, everyone: Array) -> Array:
+        """What must settle, (M, T, K), as a function of all messages."""
+
+    @abc.abstractmethod
+    def narrow(self, keep: BoolArray) -> FloodRule:
+        """The same rule for some of the items."""
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """Where each item ended: state (A, T, ...), and rounds, residual, converged and diverged, each (A, T).
+
+    An agent outside an item's scope knows nothing of it: rounds 0, residual 0, converged.
+    For flooded rules rounds counts iterations.
+    """
+
+    state: Array
+    rounds: IntArray
+    residual: Array
+    converged: BoolArray
+    diverged: BoolArray
+    tol: float
+
+    @classmethod
+    def before(cls, state: Array, alive: BoolArray, tol: float) -> BatchOutcome:
+        """Before the first round, for the cells (A, T) that will run."""
+        rounds, diverged = np.zeros(alive.shape, dtype=np.int64), np.zeros(alive.shape, dtype=bool)
+        return cls(state, rounds, np.where(alive, np.inf, 0.0), ~alive, diverged, tol)
+
+    def after(self, rounds: int, cells: Array, alive: BoolArray) -> BatchOutcome:
+        """Where the cells that are alive, (C, ...), stand after so many rounds; the others ended before."""
+        state = self.state.copy()
+        state[alive] = cells
+        return replace(self, state=state, rounds=np.where(alive, rounds, self.rounds))
+
+    def judged(self, verdict: Verdict, alive: BoolArray) -> BatchOutcome:
+        """With the verdicts of the cells that are alive, (C,)."""
+        residual, converged, diverged = self.residual.copy(), self.converged.copy(), self.diverged.copy()
+        residual[alive], converged[alive], diverged[alive] = verdict.residual, verdict.converged, verdict.diverged
+        return replace(self, residual=residual, converged=converged, diverged=diverged)
+
+    @property
+    def running(self) -> BoolArray:
+        """(A, T) the cells without a final verdict."""
+        return ~self.converged & ~self.diverged
+
+    @property
+    def status(self) -> Status:
+        """The worst of all items."""
+        if self.diverged.any():
+            return "diverged"
+        return "converged" if self.converged.all() else "round limit"
+
+
+#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
+#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
+PATIENCE, SHARE = 3, 4
+
+
+def iterate_batch(
+    rule: BatchRule, state: Array, network: Network, *, rounds: int, tol: float, scope: Scope | None = None
+) -> BatchOutcome:
+    """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds.
+
+    A verdict is about the state at the start of its window. An item that converged ends at that state.
+    """
+    state = np.asarray(state, dtype=float)
+    scope = WholeFleet(network, state.shape[1]) if scope is None else scope
+    alive = scope.active[list(network.hosted)]
+    outcome = BatchOutcome.before(state, alive, tol)
+    rule, cells = rule.narrow(alive.ravel()), state[alive]
+    spaced = Spaced.of(Maximin(scope.window, tol), rule.kind, _flat(cells)) if tol > 0.0 else None
+    judged, near = cells, dict[Graph, CellLinks]()
+    done, asked = 0, 0  # rounds, and the one after which the fleet last agreed on whether anybody is busy
+    while done < rounds and state.shape[1]:
+        if spaced is not None and spaced.due:
+            spaced, judged = spaced.open(_flat(cells)), cells
+        graph = network.topology.at(network.round)
+        if graph not in near:
+            near[graph] = CellLinks.of(network, scope, alive)
+        parts = {rule.kind: cells, **({} if spaced is None else spaced.parts)}
+        received = network.exchange_parts(parts, dict.fromkeys(parts, near[graph].cargo))
+        with np.errstate(over="ignore", invalid="ignore"):
+            cells = rule.update(cells, received[rule.kind], near[graph])
+        done += 1
+        if spaced is None:
+            continue
+        spaced = spaced.update(received, near[graph])
+        verdict = spaced.verdict
+        if verdict is None:
+            continue
+        converged = verdict.converged.reshape(-1, *[1] * (cells.ndim - 1))
+        outcome = outcome.after(done, np.where(converged, judged, cells), alive).judged(verdict, alive)
+        keep = ~verdict.converged & ~verdict.diverged
+        alive, rule, spaced = alive & outcome.running, rule.narrow(keep), spaced.rest(verdict, keep)
+        cells = judged = cells[keep]
+        if not keep.all():
+            near.clear()
+        busy = True
+        if scope.all_judge:
+            busy = bool(alive.any())
+        elif done - asked >= max(PATIENCE * network.diameter, asked // SHARE):
+            busy, asked = bool(maximum(network, alive.any(axis=1).astype(float)).item()), done
+        if not busy:
+            break
+    return outcome.after(done, cells, alive)
+
+
+def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
+    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations.
+
+    A verdict is about what was sent in its iteration: the state is already one update further.
+    """
+    agents, items = state.shape[:2]
+    alive, settled, done = np.ones((agents, items), dtype=bool), Settled(tol), 0
+    outcome = BatchOutcome.before(state, alive, tol)
+    while done < rounds and alive.any():
+        own = rule.message(state)
+        received = network.flood(own, rule.kind)
+        check_from_peers(received, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
+        everyone = np.stack(received)
+        with np.errstate(over="ignore", invalid="ignore"):
+            state = rule.update(state, everyone)
+            settled = settled.update(rule.settling(everyone))
+            verdict = settled.verdict
+        done += 1
+        if verdict is None:
+            continue
+        same = Verdict(np.tile(verdict.residual, agents), tol)  # everyone saw the same numbers
+        outcome = outcome.after(done, _cells(state), alive).judged(same, alive)
+        keep = ~verdict.converged & ~verdict.diverged
+        if not keep.all():
+            alive = alive & outcome.running
+            state, rule, settled = state[:, keep], rule.narrow(keep), settled.narrow(keep)
+    return outcome.after(done, _cells(state), alive)
 
 
 class Scope(abc.ABC):
@@ -54,8 +206,8 @@ class Scope(abc.ABC):
     window: int
 
     @cached_property
-    def all_hear(self) -> bool:
-        """Whether every agent takes part in every item and so hears its verdict; items of a single agent have but one
+    def all_judge(self) -> bool:
+        """Whether every agent takes part in every item and so gets its verdict; items of a single agent have but one
         verdict, the first, which is known to end them.
         """
         return bool(self.active[:, self.active.sum(axis=0) > 1].all())
@@ -101,7 +253,7 @@ class CellLinks:
         incoming, graph = network.incoming, network.topology.at(network.round)
         hosted, ours = list(network.hosted), np.isin(graph.directed[:, 0], network.hosted)
         number = np.cumsum(alive).reshape(alive.shape) - 1
-        # Both ends of an edge have the same items alive: they heard the same verdicts.
+        # Both ends of an edge have the same items alive: they got the same verdicts.
         edges, items = np.nonzero(scope.edges(graph)[ours] & alive[incoming.receivers])
         receivers = number[incoming.receivers[edges], items]
         cargo = Cargo(incoming, edges, receivers, edges)
@@ -110,16 +262,16 @@ class CellLinks:
         return cls(degrees[hosted][alive], receivers, degrees[incoming.senders[edges], items], cargo, order)
 
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
-        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders, whoever is hosted."""
+        """operation over each cell's links, (L, ...) -> (C, ...); in the order of the senders in every hosting."""
         reduced = np.full((len(self.degrees), *values.shape[1:]), empty)
         for rank, (cells, links) in enumerate(self._ranks):
-            heard = values.take(links, axis=0)
+            values_of_rank = values.take(links, axis=0)
             if not rank and len(cells) == len(reduced):
-                reduced = heard
+                reduced = values_of_rank
             elif len(cells) == len(reduced):
-                operation(reduced, heard, out=reduced)
+                operation(reduced, values_of_rank, out=reduced)
             else:
-                reduced[cells] = operation(reduced.take(cells, axis=0), heard) if rank else heard
+                reduced[cells] = operation(reduced.take(cells, axis=0), values_of_rank) if rank else values_of_rank
         return reduced
 
     def differences(self, state: Array, received: Array) -> Array:
@@ -156,6 +308,8 @@ class CellLinks:
 
 #: Rounds of rest for each number that a window sends beside a number of content.
 REST = 3
+
+
 #: The section of the first window with the magnitudes at the start.
 START = "start"
 
@@ -187,7 +341,7 @@ class Spaced:
         words = 2 * (length - 1) + (0 if self.agreed else length)
         return self.age == REST * words
 
-    def opened(self, values: Array) -> Spaced:
+    def open(self, values: Array) -> Spaced:
         """With a window about the values (C, K) of this round."""
         if self.agreed:
             return replace(self, window=Window.of(self.rule, Watch(values), self.start))
@@ -202,7 +356,7 @@ class Spaced:
             return self.window.parts
         return {} if self.agreed else {KIND: self.start}
 
-    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Spaced:
+    def update(self, received: Mapping[str, Array], edges: Edges) -> Spaced:
         """One round later."""
         if self.window is None:
             return replace(self, age=self.age + 1)
@@ -211,7 +365,7 @@ class Spaced:
             values = content.reshape(len(content), self.start.shape[1])
             words = [] if self.agreed else [received[KIND]]
             received = {KIND: np.concatenate([values, -values, *words], axis=-1)}
-        return replace(self, age=self.age + 1, window=self.window.heard(received, edges))
+        return replace(self, age=self.age + 1, window=self.window.update(received, edges))
 
     @property
     def verdict(self) -> Verdict | None:
@@ -221,254 +375,19 @@ class Spaced:
             return verdict
         return replace(self.window, first_scale=verdict.largest[START]).verdict
 
-    def rested(self, verdict: Verdict, keep: BoolArray) -> Spaced:
+    def rest(self, verdict: Verdict, keep: BoolArray) -> Spaced:
         """After a verdict, the next rest; keep: of the cells, those that go on."""
         start = self.start if self.agreed else verdict.largest[START]
         return Spaced(self.rule, self.kind, start[keep], agreed=True)
-
-
-#: Whether anybody is busy is asked at the first verdict that is PATIENCE diameters after the last time, because it has
-#: rounds without content, and 1 / SHARE of its round, because it takes messages of all agents, however few are busy.
-PATIENCE, SHARE = 3, 4
-
-
-class BatchRule(abc.ABC):
-    """A recursion over neighbours for every item; the state is an array over cells, (C, ...)."""
-
-    kind: str
-
-    @abc.abstractmethod
-    def update(self, state: Array, received: Array, near: CellLinks) -> Array:
-        """The next state from the messages, which are the neighbours' states, (L, ...)."""
-
-    def narrow(self, keep: BoolArray) -> BatchRule:
-        """The same rule for some of the cells."""
-        return self
-
-
-@dataclass(frozen=True)
-class BatchOutcome:
-    """Where each item ended: state (A, T, ...), and rounds, residual, converged and diverged, each (A, T).
-
-    An agent outside an item's scope knows nothing of it: rounds 0, residual 0, converged.
-    For flooded rules rounds counts iterations.
-    """
-
-    state: Array
-    rounds: IntArray
-    residual: Array
-    converged: BoolArray
-    diverged: BoolArray
-    tol: float
-
-    @classmethod
-    def before(cls, state: Array, alive: BoolArray, tol: float) -> BatchOutcome:
-        """Before the first round, for the cells (A, T) that will run."""
-        rounds, diverged = np.zeros(alive.shape, dtype=np.int64), np.zeros(alive.shape, dtype=bool)
-        return cls(state, rounds, np.where(alive, np.inf, 0.0), ~alive, diverged, tol)
-
-    def after(self, rounds: int, cells: Array, alive: BoolArray) -> BatchOutcome:
-        """Where the cells that are alive, (C, ...), stand after so many rounds; the others ended before."""
-        state = self.state.copy()
-        state[alive] = cells
-        return replace(self, state=state, rounds=np.where(alive, rounds, self.rounds))
-
-    def judged(self, verdict: Verdict, alive: BoolArray) -> BatchOutcome:
-        """With the verdicts of the cells that are alive, (C,)."""
-        residual, converged, diverged = self.residual.copy(), self.converged.copy(), self.diverged.copy()
-        residual[alive], converged[alive], diverged[alive] = verdict.residual, verdict.converged, verdict.diverged
-        return replace(self, residual=residual, converged=converged, diverged=diverged)
-
-    @property
-    def status(self) -> Status:
-        """The worst of all items."""
-        if self.diverged.any():
-            return "diverged"
-        return "converged" if self.converged.all() else "round limit"
-
-
-@dataclass(frozen=True)
-class Items:
-    """A batch between two rounds.
-
-    outcome: of each item so far.  alive: (A, T) the cells that still run, and of them rule, state (C, ...), judged
-    (C, ...) the state at the start of the last window.  spaced: the windows; None with a tolerance of 0.
-    asked: the round after which the fleet last agreed on whether anybody is busy.  over: nobody is.
-    """
-
-    outcome: BatchOutcome
-    rounds: int
-    alive: BoolArray
-    rule: BatchRule
-    state: Array
-    judged: Array
-    spaced: Spaced | None
-    asked: int = 0
-    over: bool = False
-
-
-class Batch:
-    """A rule for all items on a network, as the driver runs it."""
-
-    def __init__(self, network: Network, scope: Scope, tol: float) -> None:
-        self.network, self.scope, self.tol = network, scope, tol
-        self._near: dict[Graph, CellLinks] = {}  # of the cells that are alive
-
-    def start(self, rule: BatchRule, state: Array) -> Items:
-        alive = self.scope.active[list(self.network.hosted)]
-        cells = state[alive]
-        stopping = Maximin(self.scope.window, self.tol)
-        spaced = Spaced.of(stopping, rule.kind, _flat(cells)) if self.tol > 0.0 else None
-        outcome = BatchOutcome.before(state, alive, self.tol)
-        return Items(outcome, 0, alive, rule.narrow(alive.ravel()), cells, cells, spaced)
-
-    def step(self, items: Items) -> tuple[Items, Verdict | None]:
-        """One round for all items. An item whose verdict is that it converged ends at the state that was judged."""
-        if items.spaced is not None and items.spaced.due:
-            items = replace(items, spaced=items.spaced.opened(_flat(items.state)), judged=items.state)
-        rule, spaced, graph = items.rule, items.spaced, self.network.topology.at(self.network.round)
-        if graph not in self._near:
-            self._near[graph] = CellLinks.of(self.network, self.scope, items.alive)
-        near = self._near[graph]
-        parts = {rule.kind: items.state, **({} if spaced is None else spaced.parts)}
-        received = self.network.exchange_parts(parts, dict.fromkeys(parts, near.cargo))
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = rule.update(items.state, received[rule.kind], near)
-        items = replace(items, rounds=items.rounds + 1, state=state)
-        if spaced is None:
-            return items, None
-        spaced = spaced.heard(received, near)
-        items, verdict = replace(items, spaced=spaced), spaced.verdict
-        return (items, None) if verdict is None else (self._judged(items, spaced, verdict), verdict)
-
-    def ends(self, items: Items, verdict: Verdict) -> bool:
-        return items.over
-
-    def _judged(self, items: Items, spaced: Spaced, verdict: Verdict) -> Items:
-        """Write the verdicts; go on with the items that neither converged nor diverged."""
-        converged = verdict.converged.reshape(-1, *[1] * (items.state.ndim - 1))
-        stands = np.where(converged, items.judged, items.state)
-        outcome = items.outcome.after(items.rounds, stands, items.alive).judged(verdict, items.alive)
-        keep = ~verdict.converged & ~verdict.diverged
-        alive = items.alive.copy()
-        alive[items.alive] = keep
-        if not keep.all():
-            self._near.clear()
-        state, rule = items.state[keep], items.rule.narrow(keep)
-        over, asked = self._nobody_busy(items, alive)
-        return Items(outcome, items.rounds, alive, rule, state, state, spaced.rested(verdict, keep), asked, over)
-
-    def _nobody_busy(self, items: Items, alive: BoolArray) -> tuple[bool, int]:
-        """After a verdict: whether all items have ended, as far as the fleet knows, and when it last asked."""
-        if self.scope.all_hear:
-            return not alive.any(), items.asked
-        if items.rounds - items.asked < max(PATIENCE * self.network.diameter, items.asked // SHARE):
-            return False, items.asked
-        return not maximum(self.network, alive.any(axis=1).astype(float)).item(), items.rounds
-
-
-def iterate_batch(
-    rule: BatchRule, state: Array, network: Network, *, rounds: int, tol: float, scope: Scope | None = None
-) -> BatchOutcome:
-    """Run a rule for all items, each until its agents agree within tol; with tol = 0 for exactly `rounds` rounds."""
-    state = np.asarray(state, dtype=float)
-    batch = Batch(network, WholeFleet(network, state.shape[1]) if scope is None else scope, tol)
-    items, _, _ = drive(batch, batch.start(rule, state), rounds if state.shape[1] else 0)
-    return items.outcome.after(items.rounds, items.state, items.alive)
 
 
 def _flat(state: Array) -> Array:
     return state.reshape(len(state), int(np.prod(state.shape[1:])))
 
 
-class FloodRule(abc.ABC):
-    """A recursion that needs everyone's value; state (A, T, ...)."""
-
-    kind: str
-
-    @abc.abstractmethod
-    def message(self, state: Array) -> Array:
-        """What each hosted agent sends, (A, T, ...)."""
-
-    @abc.abstractmethod
-    def update(self, state: Array, everyone: Array) -> Array:
-        """The next state from all messages, (M, T, ...)."""
-
-    @abc.abstractmethod
-    def settling(self, everyone: Array) -> Array:
-        """What must settle, (M, T, K), as a function of all messages."""
-
-    @abc.abstractmethod
-    def narrow(self, keep: BoolArray) -> FloodRule:
-        """The same rule for some of the items."""
-
-
-@dataclass(frozen=True)
-class FloodedItems:
-    """outcome: what is known of each item.  alive: (T,) those that still run, and of them rule, state and settled."""
-
-    outcome: BatchOutcome
-    iterations: int
-    alive: BoolArray
-    rule: FloodRule
-    state: Array
-    settled: Settled
-
-
-class Flooded:
-    """A flooded rule on a network, as the driver runs it."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-
-    def start(self, rule: FloodRule, state: Array, tol: float) -> FloodedItems:
-        everything = np.ones(state.shape[:2], dtype=bool)
-        return FloodedItems(BatchOutcome.before(state, everything, tol), 0, everything[0], rule, state, Settled(tol))
-
-    def step(self, items: FloodedItems) -> tuple[FloodedItems, Verdict | None]:
-        """One iteration. A verdict is about what was told in it: the state is already one update further."""
-        own = items.rule.message(items.state)
-        received = self.network.flood(own, items.rule.kind)
-        check_from_peers(received, partial(_has_shape, own.shape[1:]), f"an array of shape {own.shape[1:]}")
-        everyone = np.stack(received)
-        with np.errstate(over="ignore", invalid="ignore"):
-            state = items.rule.update(items.state, everyone)
-            settled = items.settled.heard(items.rule.settling(everyone))
-            verdict = settled.verdict
-        items = replace(items, iterations=items.iterations + 1, state=state, settled=settled)
-        return (items, None) if verdict is None else (self._judged(items, verdict), verdict)
-
-    def ends(self, items: FloodedItems, verdict: Verdict) -> bool:
-        return not items.alive.any()
-
-    def _judged(self, items: FloodedItems, verdict: Verdict) -> FloodedItems:
-        keep = ~verdict.converged & ~verdict.diverged
-        agents = len(items.state)
-        alike = Verdict(np.tile(verdict.residual, agents), verdict.tol)  # everyone saw the same numbers
-        outcome = current(items).judged(alike, _cells(items))
-        if keep.all():
-            return replace(items, outcome=outcome)
-        alive = items.alive.copy()
-        alive[items.alive] = keep
-        narrowed = items.settled.narrowed(keep)
-        return FloodedItems(outcome, items.iterations, alive, items.rule.narrow(keep), items.state[:, keep], narrowed)
-
-
-def current(items: FloodedItems) -> BatchOutcome:
-    """Where all items stand now."""
-    cells = items.state.reshape(-1, *items.state.shape[2:])
-    return items.outcome.after(items.iterations, cells, _cells(items))
-
-
-def iterate_flooded(rule: FloodRule, state: Array, network: Network, *, rounds: int, tol: float) -> BatchOutcome:
-    """Run a flooded rule for all items, each until it has settled; with tol = 0 for exactly `rounds` iterations."""
-    flooded = Flooded(network)
-    items, _, _ = drive(flooded, flooded.start(rule, state, tol), rounds if state.shape[1] else 0)
-    return current(items)
-
-
-def _cells(items: FloodedItems) -> BoolArray:
-    return np.broadcast_to(items.alive, items.outcome.residual.shape)
+def _cells(state: Array) -> Array:
+    """(A, T, ...) -> (A T, ...)."""
+    return state.reshape(-1, *state.shape[2:])
 
 
 def _has_shape(shape: tuple[int, ...], agent: int, value: Array) -> bool:

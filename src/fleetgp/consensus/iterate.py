@@ -1,9 +1,9 @@
-"""The driver of all recursions: it owns rounds and history; a recursion owns its step and when it is over.
+"""The driver of recursions: it owns rounds and history; a recursion owns its step and when it is over.
 
-`iterate` runs a rule over neighbours: the rule says what an agent sends and how it updates from what it hears. `batch`
-runs many such recursions at once, which end one by one, with the same driver.
-
-Other work in the middle of a recursion: all agents pause in the same round, and go on where they were.
+`iterate` runs a rule over neighbours: what an agent sends, and how it updates from what it receives. Trainers are such
+rules, or recursions of their own, so that a caller can take their rounds one by one; `batch` has loops for many
+recursions at once. `WithInterludes` is for other work in the middle of a recursion: all agents pause in the same round,
+and continue where they were.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class OverNeighbours(Generic[State]):
         """
         rule, incoming = self.rule, self.network.incoming
         received = self.network.exchange_parts({rule.kind: rule.message(running.state), **running.window.parts})
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever overflows is judged, not warned about
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is judged, not warned about
             state = rule.update(running.state, received[rule.kind], incoming)
-        window = running.window.heard(received, incoming)
+        window = running.window.update(received, incoming)
         verdict = window.verdict
         if verdict is None:
             return Running(state, running.judged, window), None
@@ -111,7 +111,7 @@ class OverNeighbours(Generic[State]):
         elif verdict.status == "round limit":
             # Every hosted agent holds the same maxima.
             state = rule.learn(state, {name: values[0] for name, values in verdict.largest.items()})
-        return Running(state, state, window.reopened(rule.watch(state))), verdict
+        return Running(state, state, window.reopen(rule.watch(state))), verdict
 
     def ends(self, running: Running[State], verdict: Verdict) -> bool:
         return verdict.status != "round limit"

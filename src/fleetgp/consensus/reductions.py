@@ -1,8 +1,6 @@
 """How a fleet comes by a sum or a maximum over its agents: along the tree, over a central node, or alone.
 
 Every agent ends with the same bits: agents can take the same decision from them, or share them as constants of a model.
-
-All data in one place: for the methods that only a central node can run.
 """
 
 from __future__ import annotations
@@ -72,6 +70,16 @@ class Reduction(abc.ABC):
         return self.merged(x.reshape(len(x), -1), merge).reshape(x.shape[1:])
 
 
+class Alone(Reduction):
+    """All data are in one place already."""
+
+    def merged(
+        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
+    ) -> Array:
+        total = np.asarray(reduce(merge.function, list(x)))
+        return total if finish is None else np.asarray(finish(total, None), dtype=float)
+
+
 class ByTree(Reduction):
     """Up and down the spanning tree: for the decentralized methods."""
 
@@ -98,12 +106,11 @@ class ByServer(Reduction):
     def merged(
         self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
-        everyone = self.network.gather({"statistics": x})["statistics"]
-        total = _finished(np.asarray(reduce(merge.function, everyone)), finish)
-        return np.asarray(self.network.scatter(total, "statistics")[0])
+        everyone = np.stack(self.network.gather({"statistics": x})["statistics"])
+        return np.asarray(self.network.scatter(Alone().merged(everyone, merge, finish=finish), "statistics")[0])
 
     def whole(self, x: Array, kind: str) -> Array:
-        return np.asarray(reduce(SUM.function, self.network.gather({kind: x})[kind]))
+        return Alone().merged(np.stack(self.network.gather({kind: x})[kind]), SUM)
 
 
 def of_fleet(network: Network, *, central: bool) -> Reduction:
@@ -114,30 +121,15 @@ def of_fleet(network: Network, *, central: bool) -> Reduction:
 class OfRoot(Reduction):
     """Every agent holds the total already, with bits of its own processor: what the root makes of its own goes down."""
 
-    def __init__(self, network: Network, kind: str = "statistics") -> None:
-        self.network, self.kind = network, kind
+    def __init__(self, network: Network) -> None:
+        self.network = network
 
     def merged(
         self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
     ) -> Array:
-        made = _finished(np.asarray(reduce(merge.function, list(x))), finish)
-        nothing = np.zeros((len(self.network.hosted), len(made), 1))
-        result = self.network.reduce(nothing, self.kind, SUM, finish=lambda *_: made, result_shape=made.shape[1:])
-        assert result is not None, "every agent gets the result"
-        return result
-
-
-class Alone(Reduction):
-    """All data are in one place already."""
-
-    def merged(
-        self, x: Array, merge: Merge, *, finish: Finish | None = None, result_shape: tuple[int, ...] | None = None
-    ) -> Array:
-        return _finished(np.asarray(reduce(merge.function, list(x))), finish)
-
-
-def _finished(total: Array, finish: Finish | None) -> Array:
-    return total if finish is None else np.asarray(finish(total, None), dtype=float)
+        own = Alone().merged(x, merge, finish=finish)
+        nothing = np.zeros((len(self.network.hosted), len(own), 1))
+        return ByTree(self.network).merged(nothing, SUM, finish=lambda *_: own, result_shape=own.shape[1:])
 
 
 def gather_data(network: Network, shards: Sequence[Observations]) -> list[Observations]:

@@ -7,11 +7,11 @@
 - `Settled`: for methods that flood, where every agent sees everyone's value anyway.
 - `Unwatched`: never a verdict; for a fixed number of rounds.
 
-None of them changes in place: `heard` returns what is known one round later. The driver (`iterate.drive`) asks the
+None of them changes in place: `update` returns the state of one round later. The driver (`iterate.drive`) asks the
 recursion whether a verdict ends it (`ends`). Trainers with a central node judge at that node: `training/admm.py`,
 `training/central.py`.
 
-When the time of a training is up: each agent looks at its own clock, and the first one to say so ends it for all.
+A training also ends when its time is up: each agent looks at its own clock, and the first flag ends it for all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROUNDING = 1e-14
 FIRST_SHARE = 1e-6
 #: The kind under which watched values are sent.
 KIND = "stopping"
-#: The name in `Watch.largest` under which an agent says, with a 1, that its time is up.
+#: The name in `Watch.largest` under which an agent sends a 1 when its time is up.
 LATE = "late"
 
 #: From the best to the worst.
@@ -85,7 +85,7 @@ class Verdict:
         return "time limit" if self.late else "round limit"
 
 
-class Reducing(Protocol):
+class Edges(Protocol):
     """The edges of a round: `Incoming`, or `CellLinks` for many items."""
 
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array: ...
@@ -130,7 +130,7 @@ class Window:
         """What is to be sent in this round."""
         return {KIND: self.carried}
 
-    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Window:
+    def update(self, received: Mapping[str, Array], edges: Edges) -> Window:
         """One round later."""
         largest = np.maximum(self.carried, edges.reduce(np.maximum, received[KIND], -np.inf))
         return replace(self, carried=largest, age=self.age + 1)
@@ -147,12 +147,12 @@ class Window:
             magnitude = self._magnitude()
             scale = magnitude + FIRST_SHARE * (magnitude if self.first_scale is None else self.first_scale)
             spread = spread / np.where(scale == 0.0, 1.0, scale)
-        # A NaN wins over any number in max and maximum: whoever diverges is heard by all.
+        # A NaN wins over any number in max and maximum: all notice who diverges.
         residual = np.concatenate([spread, small], axis=-1).max(axis=-1, initial=0.0)
         late = LATE in sections and bool(sections.pop(LATE).any())
         return Verdict(residual, self.rule.tol, sections, late, upper)
 
-    def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Window:
+    def reopen(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Window:
         """The next window, from the values of this round; keep: of what axis 0 ran over, what goes on."""
         first_scale = self._magnitude() if self.first_scale is None else self.first_scale
         return Window.of(self.rule, watch, first_scale[keep])
@@ -179,10 +179,10 @@ class Unwatched:
     def parts(self) -> dict[str, Array]:
         return {}
 
-    def heard(self, received: Mapping[str, Array], edges: Reducing) -> Unwatched:
+    def update(self, received: Mapping[str, Array], edges: Edges) -> Unwatched:
         return self
 
-    def reopened(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Unwatched:
+    def reopen(self, watch: Watch, keep: BoolArray | slice = slice(None)) -> Unwatched:
         return self
 
 
@@ -204,14 +204,14 @@ class Settled:
     last: Array | None = None
     changes: tuple[Array, ...] = ()
 
-    def heard(self, values: Array) -> Settled:
+    def update(self, values: Array) -> Settled:
         """One iteration later. Leading axes after the first are judged one by one."""
         if self.last is None:
             return replace(self, last=values)
         change = np.abs(values - self.last).max(axis=(0, values.ndim - 1), initial=0.0)
         return replace(self, last=values, changes=(*self.changes[-3:], change))
 
-    def narrowed(self, keep: BoolArray) -> Settled:
+    def narrow(self, keep: BoolArray) -> Settled:
         """Go on with some of the items on axis 1."""
         last = None if self.last is None else self.last[:, keep]
         return replace(self, last=last, changes=tuple(change[keep] for change in self.changes))

@@ -1,7 +1,7 @@
-"""The agents' data: in memory, in files, or known by sums over them alone.
+"""The agents' data: in memory, in files, or known only by sums over them.
 
-A method that needs sums asks for `summaries` and `moments`; one that needs rows indexes the dataset, which then loads
-them, or raises one clear error where they are too many or elsewhere.
+Methods that need sums use `summaries` and `moments`. Methods that need rows index the dataset, which then loads them,
+or raises an error if they are too many or elsewhere.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations, Summary
 
-#: Rows of each agent that are kept for a first look.
+#: How many rows of each agent `first_rows` has where not all are in memory.
 FIRST = 2000
 
 
 class Dataset(Sequence[Observations]):
     """Every agent's observations, one entry per agent. It never changes: new rows make another dataset.
 
-    names: of the agents; none where they have numbers only.  in_memory: whether all rows are here.
-     sampled: whether what is loaded is a sample of the rows.
+    names: of the agents; empty if they only have numbers.  in_memory: whether all rows are.
+    sampled: whether `load` returns a sample of the rows.
     at_workers: whether the workers of a cluster can have the data of some agents each.
     """
 
@@ -44,27 +44,27 @@ class Dataset(Sequence[Observations]):
     @property
     @abstractmethod
     def summaries(self) -> Sequence[Summary]:
-        """One per agent, of all its rows; nothing is loaded."""
+        """One per agent, of all its rows, without loading them."""
 
     @abstractmethod
     def load(self) -> Sequence[Observations]:
-        """All rows, or those of a sample; one clear error where they are too many."""
+        """Return all rows, or those of a sample; an InputError if they are too many."""
 
     @abstractmethod
     def first_rows(self) -> Sequence[Observations]:
-        """Rows of every agent for a first look: all that are in memory, else up to `FIRST`, drawn at random."""
+        """Return rows of every agent for a first look: all that are in memory, else up to `FIRST`, drawn at random."""
 
     @abstractmethod
     def moments(self, box: Box, sizes: tuple[int, ...]) -> list[FleetMoments]:
-        """Every agent's own, of all its rows, on a box that holds them."""
+        """Return every agent's moments, of all its rows, on a box that contains them."""
 
     @abstractmethod
     def rescaled(self, scaling: Scaling) -> Dataset:
-        """With the scaled residuals of a mean function in the place of y_n, which are not scaled yet."""
+        """Return the dataset with the scaled residuals of a mean function in place of y."""
 
     @abstractmethod
     def moved(self, coordinates: Coordinates) -> Dataset:
-        """With the inputs in other coordinates, before anything is scaled."""
+        """Return the dataset with the inputs in other coordinates; scaling comes after this."""
 
     def __len__(self) -> int:
         return len(self.summaries)
@@ -74,26 +74,26 @@ class Dataset(Sequence[Observations]):
 
     @property
     def counts(self) -> list[int]:
-        """How many observations each agent has; nothing is loaded."""
+        """How many observations each agent has, without loading them."""
         return [one.count for one in self.summaries]
 
     @property
     def dimension(self) -> int:
-        """D, how many inputs there are; nothing is loaded."""
+        """D, the number of inputs."""
         return len(self.summaries[0].low)
 
     @property
     def constant(self) -> bool:
-        """Whether all observations are the same; nothing is loaded."""
+        """Whether all observations are the same, without loading them."""
         return joined(self.summaries).squares == 0.0
 
     def load_instead(self, why: Exception) -> None:
-        """Load all rows, where moments of them will not do; one clear error for both where they are too many."""
+        """Load all rows where moments do not suffice; if they are too many, raise an error with both reasons."""
         try:
             self.load()
         except InputError as error:
             raise InputError(
-                f"moments of the data will not do ({why}), and their rows are not loaded: {error}"
+                f"moments of the data do not suffice ({why}), and their rows are not loaded: {error}"
             ) from why
 
     # ---- noise -----------------------------------------------------------------------------------------------
@@ -104,20 +104,20 @@ class Dataset(Sequence[Observations]):
         return False
 
     def observed(self, noise_model: NoiseModel, groups: Sequence[int]) -> Dataset:
-        """With all that the terms of the noise are made of. groups: of each agent the number of its noise."""
+        """Return the dataset with the columns of a noise model. groups: the number of each agent's noise."""
         if noise_model.differs:
-            raise InputError("noise that differs, and robust, need rows, got data that are known by sums alone")
+            raise InputError("noise that differs, and robust, need rows, got data that are known only by sums")
         return self
 
     # ---- longitudes ------------------------------------------------------------------------------------------
 
     def arc(self, longitude: int) -> tuple[float, float]:
-        """The shortest arc that holds a longitude of all data, of which each agent's are one interval."""
+        """Return the shortest arc that contains a longitude of all data; each agent's data count as an interval."""
         low, high = (np.array([getattr(one, end)[longitude] for one in self.summaries]) for end in ("low", "high"))
         return shortest_arc(low, high)
 
     def summaries_along_arc(self, longitude: int) -> Sequence[Summary]:
-        """The summaries with longitudes along the shortest arc of all data; as they are where longitude is -1."""
+        """Return summaries with longitudes along the shortest arc of all data; unchanged if longitude is -1."""
         if longitude < 0:
             return self.summaries
         west, east = self.arc(longitude)
@@ -130,36 +130,36 @@ class Dataset(Sequence[Observations]):
         return result
 
     def along_arc(self, longitude: int) -> Dataset:
-        """All rows, with longitudes along the shortest arc; as they are where longitude is -1."""
+        """Return all rows with longitudes along the shortest arc; unchanged if longitude is -1."""
         return InMemory(self.load()).along_arc(longitude)
 
     def summaries_apart(self, longitude: int) -> Sequence[Summary]:
-        """The summaries where each agent has turned its own longitudes into one piece."""
+        """Return summaries with each agent's longitudes along the shortest arc of its own data."""
         return self.summaries
 
     # ---- new rows --------------------------------------------------------------------------------------------
 
     def grown(self, agent: int, rows: Observations) -> Dataset:
-        """With these rows of an agent after its old ones."""
+        """Return the dataset with these rows of an agent after its old ones."""
         raise self.not_growing()
 
     def not_growing(self) -> InputError:
-        """The error of new rows for data that are not in memory."""
+        """Return the error of new rows for data that are not in memory."""
         return InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
 
     def first(self, counts: Sequence[int]) -> Dataset:
-        """The first rows of each agent, so many."""
+        """Return the dataset with only the first rows of each agent. counts: (M,) how many."""
         if len(counts) != len(self) or any(not 0 <= n <= len(own) for n, own in zip(counts, self, strict=True)):
             raise ValueError(f"expected a number of rows for each of {len(self)} agents, got {list(counts)}")
         pairs = zip(self, counts, strict=True)
         return InMemory(own if n == len(own) else own.rows(slice(n)) for own, n in pairs)
 
     def same(self, other: Dataset) -> bool:
-        """Whether these are the same arrays, or the same files. Nothing is compared number by number."""
+        """Whether these are the same arrays, or the same files; values are not compared."""
         return self is other
 
     def added_since(self, before: Dataset) -> list[Observations] | None:
-        """The rows that have come to each agent, at the end of its data; None if anything else is different."""
+        """Return each agent's new rows at the end of its data; None if anything else is different."""
         return [] if self.same(before) else None
 
 
@@ -224,7 +224,7 @@ class InMemory(Dataset):
         return InMemory(noise_model.observed(*each).locked() for each in zip(self._rows, groups, strict=True))
 
     def arc(self, longitude: int) -> tuple[float, float]:
-        """The shortest arc that holds the longitudes of all rows."""
+        """Return the shortest arc that contains the longitudes of all rows."""
         values = np.concatenate([one.inputs[:, longitude] for one in self._rows])
         return shortest_arc(values, values)
 
@@ -262,17 +262,17 @@ class InMemory(Dataset):
 
 
 def joined(summaries: Iterable[Summary]) -> Summary:
-    """That of all of them."""
+    """Join summaries of several agents."""
     return reduce(Summary.plus, summaries)
 
 
 def corners(summaries: Sequence[Summary]) -> tuple[Array, Array]:
-    """(D,) the lowest and the highest coordinates of all data."""
+    """Return (D,) the lowest and the highest coordinates of all data."""
     return np.min([one.low for one in summaries], axis=0), np.max([one.high for one in summaries], axis=0)
 
 
 def _turned(one: Observations, longitude: int, arc: tuple[float, float]) -> Observations:
-    """The same rows, with whole turns added to longitudes outside of an arc."""
+    """Return the rows with whole turns added to longitudes outside an arc."""
     own = one.inputs[:, longitude]
     turned = turned_into(own, *arc)
     if np.array_equal(own, turned):

@@ -1,14 +1,14 @@
-"""Rows that are split: over the agents of a fleet, or into folds that are hidden in turn.
+"""Splits of rows over the agents of a fleet, or into folds that are hidden in turn.
 
-Folds are made of pieces, each of which is hidden once. There are two ways to deal them.
+Folds are made of pieces, each of which is hidden once. A piece is one of two things:
 
-"rows": every row is a piece, numbered at random. A hidden row has neighbours that are not hidden: this tells how good
-    the model is where it has data.
-"blocks": a piece is what lies in one cell of a box, so a hidden fold leaves gaps as large as a cell: this tells how
-    good the model is where it has none. The cells are those of random points in the box, each with all that is nearest
-    to it in units of the box: compact in any number of dimensions, where a grid would have too many. The points are
-    drawn from the seed alone. On the box of the whole fleet all agents hide the same places, and nobody observes them;
-    on its own box an agent hides pieces of its own area, and needs nobody for it.
+"rows": every row is a piece, numbered at random. A hidden row has neighbours that are not hidden: this measures how
+    good the model is among the data.
+"blocks": a piece is all rows in one cell of a box, so a hidden fold leaves gaps as large as a cell: this measures how
+    good the model is in gaps. The cells are the Voronoi cells of random points in the box, in units of the box: compact
+    in any number of dimensions, where a grid would have too many. The points depend only on the seed. On the box of the
+    whole fleet all agents hide the same places, so that nobody observes them; on its own box an agent hides pieces of
+    its own area, without asking others.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from fleetgp.errors import InputError, check_name, shortened, warn
 from fleetgp.validation import as_numbers, check_aligned, check_finite, check_whole, column_names, is_nothing
 
 Shard = tuple[Array, Array]
-By = Literal["stripes", "grid", "kmeans", "random"]
-BY: tuple[By, ...] = ("stripes", "grid", "kmeans", "random")
-
-
 #: A shard with the known standard deviation of each observation.
 KnownShard = tuple[Array, Array, Array]
+By = Literal["stripes", "grid", "kmeans", "random"]
+BY: tuple[By, ...] = get_args(By)
+Hold = Literal["rows", "blocks"]
+HOLDS: tuple[Hold, ...] = get_args(Hold)
+#: Each fold hides about a fifth of the rows.
+FOLDS = 5
+#: An agent with fewer rows hides none.
+FEWEST = 20
 
 
 @overload
@@ -50,14 +54,15 @@ def partition(
 def partition(
     X: object, y: object, s: object = None, *, agents: int, by: By = "stripes", axis: int = 0, seed: int = 0
 ) -> list[Shard] | list[KnownShard]:
-    """A list of (X_i, y_i), one per agent; all but "kmeans" give every agent equally many points, up to one.
+    """Split rows over agents; return a list of (X_i, y_i), one per agent.
 
-    s: the known standard deviation of each observation, (N,): then it is a list of (X_i, y_i, s_i).
+    s: (N,) the known standard deviations of the observations: then the list has (X_i, y_i, s_i).
+    by: "stripes" along an input axis (the paper's layout); "grid", cells over the first two axes, as square as the
+        number of agents allows; "kmeans", the points around each agent's own centre; "random". All but "kmeans" give
+        every agent equally many points, up to one.
+    axis: of the stripes.  seed: of "kmeans" and "random".
 
-    "stripes": neighbouring stripes along an input axis (the paper's layout). "grid": cells of a grid over the first two
-    axes, as square as the number of agents allows. "kmeans": each agent gets the points around its own centre.
-    "random": every agent gets points from everywhere. The parts of a data frame are data frames, whose columns keep
-    their names.
+    The parts of a data frame are data frames, whose columns keep their names.
 
     >>> shards = partition([[0.3], [0.1], [0.2], [0.4]], [3, 1, 2, 4], agents=2)
     >>> [y.tolist() for _, y in shards]
@@ -73,7 +78,7 @@ def partition(
     if not isinstance(axis, int | np.integer) or isinstance(axis, bool):
         raise InputError(f"axis must name one of the {inputs.shape[1]} input dimensions, got {shortened(axis)}")
     if axis != 0 and by != "stripes":
-        raise InputError(f"axis is for stripes, but by={by!r} was asked for: leave one of them out")
+        raise InputError(f"axis is for stripes, got by={by!r}: leave one of them out")
     return _parts(X, inputs, observations, s, _split(inputs, agents, by, axis, seed))
 
 
@@ -92,9 +97,9 @@ def partition_by_label(
 def partition_by_label(
     X: object, y: object, labels: Sequence[object] | NDArray[Any] | None, s: object = None
 ) -> tuple[list[str], list[Shard] | list[KnownShard]]:
-    """The agents' names, in the order in which they first come, and their (X_i, y_i): one label per row.
+    """Split rows by labels; return the agents' names, in the order of their first rows, and their (X_i, y_i).
 
-    labels: (N,), as `ObservationTable.labels` has them; None, where a table has none, is an error.
+    labels: (N,), one per row, for example `ObservationTable.labels`; None, if a table has none, is an error.
     s: as in `partition`.
 
     >>> names, shards = partition_by_label([[0.0], [1.0], [2.0]], [1, 2, 3], ["b", "a", "b"])
@@ -125,8 +130,12 @@ def partition_by_label(
 
 
 def warn_of_blanks(labels: Iterable[object]) -> None:
-    """Say which agents are one and the same because their labels differ by blanks only."""
-    for name, spellings in sorted(_spellings(labels).items()):
+    """Warn of labels that differ only by blanks, and are taken as one agent."""
+    by_name: dict[str, set[str]] = {}
+    for label in labels:
+        if isinstance(label, str):
+            by_name.setdefault(label.strip(), set()).add(label)
+    for name, spellings in sorted(by_name.items()):
         if len(spellings) > 1:
             warn(
                 f"labels: {' and '.join(map(repr, sorted(spellings)))} differ by blanks at the ends only, and are "
@@ -134,16 +143,8 @@ def warn_of_blanks(labels: Iterable[object]) -> None:
             )
 
 
-def _spellings(labels: Iterable[object]) -> dict[str, set[str]]:
-    result: dict[str, set[str]] = {}
-    for label in labels:
-        if isinstance(label, str):
-            result.setdefault(label.strip(), set()).add(label)
-    return result
-
-
 def is_present(label: object) -> bool:
-    """Whether a label names somebody: None, NaN, pandas' NA, what is masked, and blanks do not."""
+    """Whether a label is a name: not None, NaN, pandas' NA, masked or blank."""
     return not is_nothing(label) and label == label and str(label).strip() != ""
 
 
@@ -169,7 +170,7 @@ def _parts(
 
 
 def _part(X: Any, inputs: Array, rows: IntArray) -> Any:
-    """Some rows: of a data frame with names as a data frame, so that nobody mistakes a column for another."""
+    """Select rows; those of a data frame with names stay a data frame, so that columns cannot be confused."""
     return X.iloc[rows] if column_names(X, "X") is not None and hasattr(X, "iloc") else inputs[rows]
 
 
@@ -186,7 +187,7 @@ def _split(inputs: Array, agents: int, by: str, axis: int, seed: int) -> list[In
 
 
 def _stripes(values: Array, rows: IntArray, shares: Sequence[int]) -> list[IntArray]:
-    """Rows in the order of their values, cut into parts that are as large as their shares."""
+    """Sort rows by their values, and cut them into parts proportional to their shares."""
     ordered = rows[np.argsort(values[rows], kind="stable")]
     total = int(np.sum(shares))
     sizes = [len(part) for part in np.array_split(ordered, total)]
@@ -206,7 +207,7 @@ def _cells(inputs: Array, agents: int) -> list[IntArray]:
 
 
 def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
-    """k-means from well-spread centres; nobody stays without a point."""
+    """Cluster by k-means from well-spread centres, so that every agent has a point."""
     from scipy.cluster.vq import kmeans2  # takes a while, and few need it
 
     if len(np.unique(inputs, axis=0)) <= agents:  # fewer places than centres
@@ -214,7 +215,7 @@ def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
     scale = np.where(np.ptp(inputs, axis=0) > 0.0, inputs.std(axis=0), 1.0)
     scaled = inputs / scale
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of empty clusters, which are dealt with below
+        warnings.simplefilter("ignore", UserWarning)  # about empty clusters, which get a point below
         _, nearest = kmeans2(scaled, agents, minit="++", rng=np.random.default_rng(seed), iter=50)
     for empty in sorted(set(range(agents)) - set(nearest.tolist())):
         largest = np.bincount(nearest, minlength=agents).argmax()
@@ -222,19 +223,14 @@ def _clusters(inputs: Array, agents: int, seed: int) -> list[IntArray]:
     return [np.flatnonzero(nearest == agent) for agent in range(agents)]
 
 
-Hold = Literal["rows", "blocks"]
-HOLDS: tuple[Hold, ...] = get_args(Hold)
-#: Each fold hides about a fifth of the rows.
-FOLDS = 5
-#: An agent with fewer rows hides none.
-FEWEST = 20
+# ---- folds ----------------------------------------------------------------------------------------------------------
 
 
 def row_pieces(inputs: Array, observations: Array, seed: int, folds: int = 2 * FOLDS) -> IntArray:
-    """(N,) every row's number, drawn by where the rows lie and the seed: not by their order, nor by whose they are.
+    """Return (N,) a number for every row, which depends only on where the rows lie and on the seed.
 
-    folds: what the numbers are divided by later. Rows that are next to each other in the order of `order_by_place` have
-    the same remainder where possible, so that few change folds where small changes of the data change that order.
+    folds: the number modulo this is the fold. Rows that are adjacent in `order_by_place` have the same fold where
+    possible, so that few rows change folds where small changes of the data change that order.
 
     >>> sorted(row_pieces(np.arange(8.0).reshape(4, 2), np.zeros(4), seed=0).tolist())
     [0, 1, 2, 3]
@@ -245,10 +241,10 @@ def row_pieces(inputs: Array, observations: Array, seed: int, folds: int = 2 * F
 
 
 def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) -> IntArray:
-    """(N,) the number of the cell that each row is in.
+    """Return (N,) the number of the cell that each row is in.
 
-    low, high: (D,) corners of the box.  cells: how many it has: in two dimensions each is some 1 / sqrt(cells) of the
-    box wide.
+    low, high: (D,) corners of the box.  cells: how many the box has; in two dimensions each is about 1 / sqrt(cells) of
+    the box wide.
 
     >>> X = np.array([[0.1, 0.1], [0.11, 0.1], [0.9, 0.8]])
     >>> first, second, third = block_pieces(X, np.zeros(2), np.ones(2), cells=20, seed=1).tolist()
@@ -261,7 +257,7 @@ def block_pieces(inputs: Array, low: Array, high: Array, cells: int, seed: int) 
 
 
 def hidden(pieces: IntArray, fold: int, folds: int = FOLDS) -> BoolArray:
-    """(N,) the rows that an agent hides in a fold: none of few, and of all but one at most.
+    """Return (N,) which rows an agent hides in a fold: none of few rows, and never all.
 
     >>> [int(hidden(pieces, 0).sum()) for pieces in (np.arange(20), np.zeros(20, dtype=int), np.arange(19))]
     [4, 19, 0]
@@ -275,12 +271,12 @@ def hidden(pieces: IntArray, fold: int, folds: int = FOLDS) -> BoolArray:
 
 
 def second_half(pieces: IntArray) -> BoolArray:
-    """(N,) whose pieces are in the second of two halves, which have no piece in common, in any fold."""
+    """Return (N,) which rows are in the second of two halves; the halves have no piece in common in any fold."""
     return np.asarray(pieces % 2 == 1)
 
 
 def lattice(low: Array, high: Array, count: int) -> Array:
-    """(count, D) places all over a box, which depend on nothing else: the first of Halton's sequence.
+    """Return (count, D) places all over a box, the first points of Halton's sequence.
 
     >>> lattice(np.zeros(2), np.array([1.0, 2.0]), 3).round(3).tolist()
     [[0.5, 0.667], [0.25, 1.333], [0.75, 0.222]]
@@ -291,7 +287,7 @@ def lattice(low: Array, high: Array, count: int) -> Array:
 
 
 def drawn(rows: IntArray, most: int, inputs: Array, observations: Array, seed: int) -> IntArray:
-    """Of the numbers of rows at most so many, drawn by where the rows lie and the seed, in increasing order.
+    """Draw at most this many row numbers, by where the rows lie and the seed; return them in increasing order.
 
     inputs, observations: of all rows.
 

@@ -1,6 +1,6 @@
-"""What is probably not meant: fill values among the data, two conventions of longitude, rows that come twice.
+"""Suspicious data: fill values, two conventions of longitude, dates as numbers, copied rows.
 
-Everything is judged by counts that add up, so verdicts are the same whatever parts the data come in.
+All checks use counts that add up over parts of the data, so that the result does not depend on the parts.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray, Keys, row_hashes
 from fleetgp.errors import InputError
 
-#: What programs write where they know nothing; the last two are NetCDF's own.
+#: What programs write for missing values; the last two are NetCDF's.
 FILLS = (-9999.0, -999.0, -99.0, 99.0, 999.0, 9999.0, -99999.0, 99999.0, -999999.0, 999999.0, -32768.0, -32767.0,
          32767.0, -2147483648.0, -2147483647.0, 1e20, -1e20, 1e30, -1e30, -1e34, 1e35,
          9.969209968386869e36, -9.969209968386869e36)  # fmt: skip
 #: A fill value lies this many widths of the other values away from them.
 FAR = 5.0
-#: Any other value may be one if it occurs so often beside so many different ones. Counts have fewer different values.
+#: Any other value may be one if it occurs this often beside this many different ones. Counts have fewer.
 REPEATED, DISTINCT = 3, 10
 LONGITUDE_NAMES = ("lon", "longitude", "long", "lng", "lons", "longitudes")
 LATITUDE_NAMES = ("lat", "latitude", "lats", "latitudes")
@@ -32,7 +32,7 @@ def times(count: int) -> str:
 
 
 def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
-    """Where a value is one of some, up to the rounding of single precision."""
+    """Return where values equal one of the fills, up to the rounding of single precision."""
     result = np.zeros(values.shape, dtype=bool)
     for fill in fills:
         result |= np.abs(values - fill) <= 1e-6 * abs(fill)
@@ -40,7 +40,7 @@ def is_any_of(values: Array, fills: Sequence[float]) -> BoolArray:
 
 
 def far(value: float, low: float, high: float) -> bool:
-    """Whether a value is out of all proportion to others, which lie between low and high."""
+    """Whether a value is out of proportion to others, which lie between low and high."""
     width = high - low if high > low else max(abs(high), 1.0)
     return value < low - FAR * width or value > high + FAR * width
 
@@ -53,27 +53,26 @@ def mixed_error(name: str, west: int, east: int) -> str:
 
 
 def duplicated_rows(rows: Array) -> int:
-    """How many rows are exact copies of an earlier one; 0 where these are few.
+    """Count the rows that are exact copies of an earlier one; 0 if these are few.
 
     >>> duplicated_rows(np.array([[1.0, 2.0]] * 6 + [[3.0, 4.0]]))
     5
     """
-    # Sorting rows is slow; sorting one hash a row is not, and 64 bits do not collide by chance.
+    # Sorting one hash per row is faster than sorting rows, and 64 bits do not collide by chance.
     return many_copies(len(rows) - len(np.unique(row_hashes(rows))), len(rows))
 
 
 def many_copies(count: int, rows: int) -> int:
-    """So many copies among the rows; 0 where these are few."""
+    """Return the number of copies among the rows; 0 if these are few."""
     return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * rows else 0
 
 
 def refuse_suspicious(
     columns: Array, names: Sequence[str], where: str, *, fills: bool, of_agent: bool = False, among: Array | None = None
 ) -> None:
-    """One clear error for fill values (unless they were dealt with) and mixed longitudes in the columns of a table.
+    """Refuse fill values (unless they are known) and mixed longitudes in the columns of a table, the target last.
 
-    The last column is the target.  of_agent: the rows are a running agent's, whose settings are in fleet.toml.
-    among: rows that were there before, to judge these by.
+    of_agent: the rows are a running agent's, whose settings are in fleet.toml.  among: earlier rows to compare with.
     """
     new = Tally.of(columns)
     whole = new if among is None else Tally.of(among).plus(new)
@@ -81,7 +80,7 @@ def refuse_suspicious(
 
 
 def fill_error(where: str, name: str, fill: float, count: int, *, of_agent: bool = False) -> str:
-    """What to say of a value that looks like a fill value, and occurs so often."""
+    """Return the message about a value that looks like a fill value. count: how often it occurs."""
     value = f"{fill:.10g}"
     remedy = (
         f"Say so (fill = [{float(value)!r}] in the agent's table of fleet.toml), and its rows are gaps; "
@@ -97,7 +96,7 @@ def fill_error(where: str, name: str, fill: float, count: int, *, of_agent: bool
 
 
 def are_dates(values: Array) -> bool:
-    """Whether all values are days as whole numbers, YYYYMMDD.
+    """Whether all values are dates as whole numbers, YYYYMMDD.
 
     >>> are_dates(np.array([20240131.0, 20240201.0])), are_dates(np.array([20240131.0, 20240132.0]))
     (True, False)
@@ -114,7 +113,7 @@ def are_dates(values: Array) -> bool:
 
 
 def describe_input(name: str, *, constant: bool, dates: bool) -> list[str]:
-    """What is strange about an input. constant: it has one value.  dates: all values are days, YYYYMMDD."""
+    """Describe a suspicious input. constant: it has one value only.  dates: all values are dates, YYYYMMDD."""
     if constant:
         return [f"input {name!r} has one value only: its length-scale cannot be learned. Leave it out"]
     if dates:
@@ -126,7 +125,7 @@ def describe_input(name: str, *, constant: bool, dates: bool) -> list[str]:
 
 
 def suspicions_of(inputs: Array, observations: Array, names: Sequence[str]) -> list[str]:
-    """The same as sentences, for data that did not come from a file; and rows that come twice."""
+    """Describe all that is suspicious of data that are not from a file, copied rows included."""
     numbers = np.column_stack([inputs, observations])
     copies = duplicated_rows(numbers)
     return [*Tally.of(numbers).describe(names), *([describe_copies(str(copies), len(numbers))] if copies else [])]
@@ -146,13 +145,13 @@ def describe_copies(copies: str, rows: int) -> str:
     )
 
 
-#: How many different rows are looked at for copies: their share is then known to some percent.
+#: How many different rows are searched for copies: their share is then known to some percent.
 MOST_HASHES = 4096
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some of an agent's rows, drawn at random without replacement: those with the least keys.
+    """Rows of an agent, drawn at random without replacement: those with the smallest keys.
 
     keys: ascending.  rows: (n, D + 1), the observations last.
     """
@@ -174,7 +173,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Copies:
-    """Some of the different rows, by their hashes, and how often each occurs: all that have the least hashes."""
+    """The smallest hashes of different rows, and how often each occurs."""
 
     hashes: Keys
     times: Array
@@ -185,17 +184,15 @@ class Copies:
 
     @classmethod
     def _least(cls, hashes: Keys, times: Array) -> Copies:
-        result, which = np.unique(hashes, return_inverse=True)
-        return cls(
-            result[:MOST_HASHES], np.bincount(which, weights=times, minlength=len(result))[:MOST_HASHES].astype(float)
-        )
+        different, which = np.unique(hashes, return_inverse=True)
+        counts = np.bincount(which, weights=times, minlength=len(different)).astype(float)
+        return cls(different[:MOST_HASHES], counts[:MOST_HASHES])
 
     def plus(self, other: Copies) -> Copies:
-        """Of both parts."""
         return Copies._least(np.concatenate([self.hashes, other.hashes]), np.concatenate([self.times, other.times]))
 
     def estimate(self, rows: int) -> int:
-        """About how many of so many rows are copies of others; 0 where these are few.
+        """Estimate how many of this many rows are copies of others; 0 if these are few.
 
         >>> once = np.arange(30_000.0).reshape(-1, 2)
         >>> two, one = Copies.of(once[:10_000]).plus(Copies.of(once[:10_000])), Copies.of(once)
@@ -207,7 +204,7 @@ class Copies:
 
 
 def row_keys(rows: Array, first: int, seed: int) -> Keys:
-    """A number for each row of a file that looks random: from what is in it, its number in the file, and the seed.
+    """Return a random number for each row of a file, from its content, its number in the file and the seed.
 
     first: the number of the first row. Copies of a row have different keys, since their numbers differ.
     """
@@ -217,7 +214,7 @@ def row_keys(rows: Array, first: int, seed: int) -> Keys:
 
 
 def scrambled(values: Keys) -> Keys:
-    """A permutation of all 64-bit numbers that looks random (SplitMix64, Steele et al., 2014)."""
+    """Apply a random-looking permutation of all 64-bit numbers (SplitMix64, Steele et al., 2014)."""
     result = values + np.uint64(0x9E3779B97F4A7C15)
     result = (result ^ (result >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     result = (result ^ (result >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -229,13 +226,13 @@ _SORTED = np.sort(FILLS)
 
 @dataclass(frozen=True)
 class Tally:
-    """Of the columns of a table, the target last, NaN ignored. All fields add up over its parts.
+    """Counts for the columns of a table, the target last, without NaN. All fields add up over parts.
 
     fills: (C, F) how often each of the common fill values occurs.
     ends: (2, C, 3) of the other values, and of minus them: the least, how often it occurs, and the second.
     sides: (C, 2) values below 0, and above 180.
-    dated: (C,) whether all values are days, YYYYMMDD.
-    distinct: different values of the target, as many as matter.
+    dated: (C,) whether all values are dates, YYYYMMDD.
+    distinct: different values of the target, up to DISTINCT + 1.
     """
 
     fills: IntArray
@@ -258,7 +255,6 @@ class Tally:
         )
 
     def plus(self, other: Tally) -> Tally:
-        """Of both parts."""
         (one, times, second), (its, its_times, its_second) = np.moveaxis(self.ends, 2, 0), np.moveaxis(other.ends, 2, 0)
         least = np.minimum(one, its)
         ends = np.stack(
@@ -280,7 +276,7 @@ class Tally:
     def refuse(
         self, names: Sequence[str], where: str, *, fills: bool, of_agent: bool = False, new: Tally | None = None
     ) -> None:
-        """One clear error, as of `refuse_suspicious`. new: the part that it is about; None for all."""
+        """Do as `refuse_suspicious`. new: the part that the error is about; None for all."""
         new = new or self
         for column, name in enumerate(names):
             result = self.fill_value(column, new, repeated=column == len(names) - 1) if fills else None
@@ -290,21 +286,21 @@ class Tally:
                 raise InputError(f"{where}: {mixed_error(name, *new.sides[column].tolist())}")
 
     def describe_inputs(self, names: Sequence[str]) -> list[str]:
-        """What is strange about the inputs, as sentences; names: theirs."""
-        return [told for column, name in enumerate(names) for told in self._describe_input(column, name)]
+        """Describe suspicious inputs. names: theirs."""
+        return [sentence for column, name in enumerate(names) for sentence in self._describe_input(column, name)]
 
     def describe(self, names: Sequence[str]) -> list[str]:
-        """What is strange about the inputs and the target, as sentences; names: of the inputs."""
-        told = []
+        """Describe suspicious inputs and a suspicious target. names: of the inputs."""
+        sentences = []
         for column, name in enumerate((*names, "y")):
             target = column == len(names)
             result = self.fill_value(column, repeated=target)
             if result is not None:
-                told.append(describe_fill(name, *result))
+                sentences.append(describe_fill(name, *result))
             if name.strip().lower() in LONGITUDE_NAMES and self.sides[column].all():
-                told.append(mixed_error(name, *self.sides[column].tolist()))
-            told += [] if target else self._describe_input(column, name)
-        return told
+                sentences.append(mixed_error(name, *self.sides[column].tolist()))
+            sentences += [] if target else self._describe_input(column, name)
+        return sentences
 
     def _describe_input(self, column: int, name: str) -> list[str]:
         (low, high), fills = self._range(column), self.fills[column]
@@ -316,10 +312,9 @@ class Tally:
         return float(self.ends[0, column, 0]), -float(self.ends[1, column, 0])
 
     def fill_value(self, column: int, new: Tally | None = None, *, repeated: bool) -> tuple[float, int] | None:
-        """A value of the new part (None: of all) that looks like a fill value, and how often it occurs there.
+        """Return a value of the new part (None: of all) that looks like a fill value, and how often it occurs there.
 
-        repeated: a lowest or highest value that occurs often counts too. Only for a target: inputs do repeat, at a
-        mooring.
+        repeated: a lowest or highest value that occurs often counts, too. Only for targets: inputs repeat at a mooring.
         """
         new = new or self
         low, high = self._range(column)
@@ -347,7 +342,7 @@ class Tally:
 
 
 def _nearest_fill(values: Array) -> IntArray:
-    """Which of the common fill values a value is, up to the rounding of single precision; -1 for none."""
+    """Return which common fill value a value is, up to the rounding of single precision; -1 for none."""
     result = np.full(len(values), -1, dtype=np.int64)
     large = np.flatnonzero(np.abs(values) > 0.9 * np.abs(_SORTED).min())
     some = values[large]
@@ -359,7 +354,7 @@ def _nearest_fill(values: Array) -> IntArray:
 
 
 def _end(values: Array) -> list[float]:
-    """The least value, how often it occurs, and the second one; infinite where there is none."""
+    """Return the least value, how often it occurs, and the second one; infinite where there is none."""
     least = float(values.min(initial=np.inf))
     at = values == least
     return [least, float(at.sum()), float(values[~at].min(initial=np.inf))]
@@ -372,7 +367,7 @@ def _some_distinct(values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the sentences of `suspicions_of` are about, of rows that need not be looked at again."""
+    """What `suspicions_of` describes, kept so that rows are inspected only once."""
 
     tally: Tally
     copies: Copies
@@ -384,11 +379,10 @@ class Inspection:
         return cls(Tally.of(numbers), Copies.of(numbers), len(numbers))
 
     def plus(self, other: Inspection) -> Inspection:
-        """Of both parts."""
         return Inspection(self.tally.plus(other.tally), self.copies.plus(other.copies), self.rows + other.rows)
 
     def describe(self, names: Sequence[str]) -> list[str]:
-        """The sentences of `suspicions_of`; how many copies there are is an estimate where rows are many.
+        """Describe all that is suspicious; of many rows, the number of copies is an estimate.
 
         >>> X, y = np.arange(12.0).reshape(6, 2), np.array([1.0, 2.0, 3.0, 2.5, 1.5, -9999.0])
         >>> first, last = Inspection.of(X[:3], y[:3]), Inspection.of(X[3:], y[3:])

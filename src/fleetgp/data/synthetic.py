@@ -18,9 +18,9 @@ from fleetgp.validation import as_numbers, check_finite, check_whole
 PAPER_THETA = (1.2, 0.3, 1.3, 0.1)
 PAPER_THETA0 = (2.0, 0.5, 1.0, 1.0)
 
-#: More are a mistake: no machine has room for them.
+#: More do not fit into any machine.
 MOST_POINTS = 10_000_000_000
-#: The largest tensor of 1-D features that a draw may use; beyond it the length-scales are too short.
+#: The largest tensor of 1-D features of a draw; beyond it the length-scales are too short.
 MAX_FEATURES = 20_000_000
 
 
@@ -81,7 +81,8 @@ def synthetic_field(
     roots = [_square_root(width / scale, count) for scale, count in zip(h.length_scales, counts, strict=True)]
     weights = np.random.default_rng([seed, 1]).standard_normal(counts)[tuple(slice(r.shape[1]) for r in roots)]
     scaled = 2.0 * (places - box[0]) / width - 1.0
-    truth = h.signal * np.concatenate([_evaluate(part, roots, weights) for part in _chunks(scaled)])
+    chunks = np.array_split(scaled, max(1, len(scaled) // 4096))
+    truth = h.signal * np.concatenate([_evaluate(chunk, roots, weights) for chunk in chunks])
     noise = np.random.default_rng([seed, 2]).standard_normal(len(places))
     return Field(places, truth + h.noise * noise, truth, h.theta)
 
@@ -107,7 +108,7 @@ def _places(n: int, dimension: int, box: tuple[float, float], inputs: object, se
 
 
 def _feature_count(width_over_scale: float) -> int:
-    """How many polynomials carry exp(-(x - x')^2 / l^2) to rounding. A field's draw depends on it: leave it."""
+    """Return how many polynomials represent exp(-(x - x')^2 / l^2) to rounding. Draws depend on it: do not change."""
     return int(np.ceil(24 + 7.5 * width_over_scale))
 
 
@@ -123,10 +124,6 @@ def _square_root(width_over_scale: float, count: int) -> Array:
     values, vectors = values[order], vectors[:, order]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     return np.asarray(vectors * np.sign(largest) * np.sqrt(values))
-
-
-def _chunks(scaled: Array) -> list[Array]:
-    return np.array_split(scaled, max(1, len(scaled) // 4096))
 
 
 def _evaluate(scaled: Array, roots: list[Array], weights: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Times as inputs: numbers of days, hours or seconds since 1970, and back. Their units say so, as CF conventions do."""
+"""Times as inputs: conversion to days, hours or seconds since 1970, and back, with units as in the CF conventions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError, check_name
 
-#: What a time is counted in; since 1970 in any case.
+#: The unit of times since 1970.
 TimeUnit = Literal["days", "hours", "seconds"]
 _EPOCH = np.datetime64("1970-01-01", "us")
 _SINCE = "since 1970-01-01"
-#: In microseconds, which doubles tell apart in any of the units for half a century from now.
+#: In microseconds, which doubles resolve in all of the units for half a century from now.
 _LENGTHS: dict[str, int] = {"days": 86_400_000_000, "hours": 3_600_000_000, "seconds": 1_000_000}
-#: Microseconds from 1970 beyond which a time is told as a number: some 10,000 years.
-_TOLD = 3e17
+#: Times more than so many microseconds from 1970, some 10,000 years, are shown as numbers.
+_LARGEST = 3e17
 #: A date as ISO 8601 has it, with a time or without.
 _ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?\s*")
 
 
 def check_time_unit(unit: object) -> TimeUnit:
-    """The unit, or one clear error."""
+    """Return a valid unit of times."""
     check_name("time_unit", unit, get_args(TimeUnit))
     return cast(TimeUnit, unit)
 
 
 def units_of_times(unit: TimeUnit) -> str:
-    """As a file says it.
+    """Return the units of an input for a file.
 
     >>> units_of_times("days")
     'days since 1970-01-01'
@@ -39,7 +39,7 @@ def units_of_times(unit: TimeUnit) -> str:
 
 
 def time_unit_of(units: str | None) -> TimeUnit | None:
-    """The converse: None for what is no time.
+    """Return the unit of times for the units of an input; None if it is not a time.
 
     >>> time_unit_of("hours since 1970-01-01"), time_unit_of("degC")
     ('hours', None)
@@ -49,26 +49,26 @@ def time_unit_of(units: str | None) -> TimeUnit | None:
 
 
 def time_unit_among(units: Mapping[str, str]) -> TimeUnit:
-    """What the times among a model's inputs are counted in; days where it has none. units: of inputs, by name."""
+    """Return the unit of the times among the inputs, or days. units: of inputs by name."""
     return next(filter(None, map(time_unit_of, units.values())), "days")
 
 
 def are_times(values: Any) -> bool:
-    """Whether a column holds times: of NumPy, or of pandas, with a zone or without."""
+    """Whether a column has times of NumPy or pandas, with or without a zone."""
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     return kind == "M" or type(getattr(values, "dtype", None)).__name__ == "DatetimeTZDtype"
 
 
 def are_dates_as_text(values: Any) -> bool:
-    """Whether all texts of a column are dates, YYYY-MM-DD, with a time or without; missing ones do not count."""
+    """Whether all texts of a column are dates, YYYY-MM-DD, with or without a time; missing ones do not count."""
     texts = [value for value in values if isinstance(value, str) and value.strip()]
     return bool(texts) and all(_ISO.fullmatch(text) for text in texts)
 
 
 def numbers_of_times(values: Any, unit: TimeUnit, what: str) -> Array:
-    """Times as numbers since 1970 (UTC), NaN where there is none.
+    """Return times as numbers since 1970 (UTC), NaN for missing ones.
 
-    values: times, or texts of them.
+    values: times, or dates as text.
 
     >>> numbers_of_times(np.array(["1970-01-02", "NaT"], dtype="datetime64[D]"), "hours", "time").tolist()
     [24.0, nan]
@@ -83,7 +83,7 @@ def numbers_of_times(values: Any, unit: TimeUnit, what: str) -> Array:
 
 
 def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
-    """The converse: exact to the microsecond from 1911 to 2059, later to one more or less.
+    """Return numbers since 1970 as times, exact to the microsecond from 1911 to 2059, otherwise nearly.
 
     >>> times_of_numbers(np.array([1.5]), "days")
     array(['1970-01-02T12:00:00.000000'], dtype='datetime64[us]')
@@ -94,14 +94,14 @@ def times_of_numbers(values: Array, unit: TimeUnit) -> Any:
 
 
 def format_value(value: float, units: str | None) -> str:
-    """A value of an input for people: of a time the date, to the minute. units: of the input.
+    """Format a value of an input for people, times as dates to the minute. units: of the input.
 
     >>> days = "days since 1970-01-01"
     >>> format_value(19512.5, days), format_value(2.0, days), format_value(0.25, "km")
     ('2023-06-04 12:00', '1970-01-03', '0.25')
     """
     unit = time_unit_of(units)
-    if unit is None or not abs(value) * _LENGTHS[unit] < _TOLD:
+    if unit is None or not abs(value) * _LENGTHS[unit] < _LARGEST:
         return f"{value:.6g}"
     return str(times_of_numbers(np.array(value), unit).astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
 

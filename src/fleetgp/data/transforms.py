@@ -1,7 +1,7 @@
 """How a model sees rows: inputs in its coordinates, observations without its mean function, scaled.
 
-Inputs are as given, in units of their own standard deviations, or places on the Earth: in kilometres on a plane, or on
-the sphere as points in space: two coordinates of the place stand where longitude and latitude were, the third behind
+Inputs are as given, in units of their standard deviations, or places on the Earth: in kilometres on a plane, or on the
+sphere as points in space. Then two coordinates of the point replace longitude and latitude, and the third comes after
 all inputs. A kernel that is valid in space is valid for chords, everywhere on the sphere; one of great circles is not.
 """
 
@@ -26,13 +26,13 @@ CoordinatesName = Literal["as-given", "scaled", "kilometres", "sphere"]
 #: The Earth's mean radius, in kilometres, and a degree of a great circle.
 RADIUS = 6371.0088
 DEGREE = RADIUS * np.pi / 180.0
-#: A local projection whose distances are wrong by more than this part is told of.
+#: A local projection whose distances are wrong by more than this part causes a warning.
 DISTORTED = 0.01
 
 
 @dataclass(frozen=True)
 class CoordinateRule:
-    """What was asked for, and which inputs are longitudes and latitudes, counted from 0; -1 for none."""
+    """The coordinates that a user chose, and which inputs are longitude and latitude; -1 for none."""
 
     name: CoordinatesName = "as-given"
     longitude: int = -1
@@ -40,7 +40,7 @@ class CoordinateRule:
 
 
 def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRule:
-    """By its name, for inputs with these names; or one clear error."""
+    """Return the rule of this name for inputs with these names."""
     check_name("coordinates", name, get_args(CoordinatesName))
     known = cast(CoordinatesName, name)
     if known not in ("kilometres", "sphere"):
@@ -57,12 +57,12 @@ def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRul
 
 @dataclass(frozen=True)
 class Coordinates:
-    """x' = (x - origin) / unit along each input; longitudes by the shorter way round. Without an origin as given.
+    """x' = (x - origin) / unit along each input, longitudes by the shorter way round; without an origin x' = x.
 
-    On the sphere two of a place's `chords` are in place of longitude and latitude, and the third is behind all inputs.
+    On the sphere two of a place's `chords` replace longitude and latitude, and the third comes after all inputs.
 
-    longitude, latitude: which inputs these are; -1 where it does not matter.
-    distortion: the largest part by which a distance within the data's box is wrong in a local projection.
+    longitude, latitude: which inputs they are; -1 where it does not matter.
+    distortion: the largest relative error of a distance within the data's box in a local projection.
     """
 
     name: CoordinatesName = "as-given"
@@ -73,7 +73,7 @@ class Coordinates:
     latitude: int = -1
 
     def places(self, inputs: Array) -> Array:
-        """Inputs (.., D) as the model sees them, on the sphere (.., D + 1).
+        """Return inputs (.., D) as the model sees them, on the sphere (.., D + 1).
 
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
@@ -100,7 +100,7 @@ class Coordinates:
         return result
 
     def jacobian(self, inputs: Array) -> Array:
-        """d places / d inputs at inputs (T, D), (T, D', D) with D' = D, on the sphere D + 1.
+        """Return d places / d inputs at inputs (T, D): (T, D', D) with D' = D, on the sphere D + 1.
 
         >>> Coordinates("scaled", (1.0, 2.0), (4.0, 0.5)).jacobian(np.zeros((1, 2))).tolist()
         [[[0.25, 0.0], [0.0, 2.0]]]
@@ -119,25 +119,25 @@ class Coordinates:
         return result
 
     def given(self, places: Array) -> Array:
-        """The converse, but for the sphere."""
-        assert self.name != "sphere", "nothing asks for it there"
+        """Return inputs from places; not on the sphere."""
+        assert self.name != "sphere", "not used on the sphere"
         return np.asarray(places * np.array(self.unit) + np.array(self.origin)) if self.origin else places
 
     def summary(self, one: Summary) -> Summary:
-        """That of the same rows, whose longitudes go round nowhere."""
+        """Return the summary of the same rows as the model sees them; their longitudes must not wrap around."""
         if not self.origin:
             return one
-        assert self.name != "sphere", "data known by their sums are refused there"
+        assert self.name != "sphere", "data known only by sums are refused there"
         unit = np.array(self.unit)
         low, high, centre = (self.places(corner) for corner in (one.low, one.high, one.centre))
         spread, cross = one.spread / np.outer(unit, unit), one.cross / unit
         return Summary(low, high, centre, one.count, one.mean, one.squares, spread, cross)
 
     def shift(self, units: IntArray) -> Array:
-        """What to add to log theta' of these coordinates for log theta as it is told, (P,).
+        """Return (P,) what to add to log theta' in these coordinates for log theta in the user's units.
 
-        Scaled inputs have length-scales in the units of the data; those in kilometres stay.
-        units: what each hyperparameter is measured in, as a kernel tells.
+        Length-scales of scaled inputs are in the units of the data; those in kilometres stay in kilometres.
+        units: the unit of each hyperparameter; see `Kernel.units`.
         """
         if self.name != "scaled" or not self.unit:
             return np.zeros(len(units))
@@ -148,7 +148,7 @@ AS_GIVEN = Coordinates()
 
 
 def local_units(rule: CoordinateRule, latitude: float, dimension: int) -> tuple[float, ...]:
-    """Degrees in a kilometre, at this latitude, for the two inputs; 1 for all others."""
+    """Return degrees per kilometre at this latitude for longitude and latitude; 1 for all other inputs."""
     unit = [1.0] * dimension
     unit[rule.longitude] = float(1.0 / (DEGREE * np.cos(np.radians(latitude))))
     unit[rule.latitude] = 1.0 / DEGREE
@@ -156,10 +156,10 @@ def local_units(rule: CoordinateRule, latitude: float, dimension: int) -> tuple[
 
 
 def chords(longitudes: Array, latitudes: Array) -> Array:
-    """Places in degrees as points in space, (.., 3), in kilometres from the Earth's centre.
+    """Return places in degrees as points in space, (.., 3), in kilometres from the Earth's centre.
 
-    Their distances are chords, which are valid for every kernel on the whole globe; up to 1,000 km they are as long as
-    the great circle to 0.1 %.
+    Their distances are chords, with which every kernel is valid on the whole globe; up to 1,000 km they differ from the
+    great circle by at most 0.1%.
     """
     east, north = np.radians(longitudes), np.radians(latitudes)
     aside = np.cos(north)
@@ -167,7 +167,7 @@ def chords(longitudes: Array, latitudes: Array) -> Array:
 
 
 def great_circle(one: Array, other: Array) -> Array:
-    """Kilometres between places (.., 2) of longitude and latitude, by the haversine formula.
+    """Return kilometres between places (.., 2) of longitude and latitude, by the haversine formula.
 
     >>> round(float(great_circle(np.array([0.0, 0.0]), np.array([90.0, 0.0]))) / RADIUS, 4)
     1.5708
@@ -178,8 +178,9 @@ def great_circle(one: Array, other: Array) -> Array:
 
 
 def distortion(latitude: float, south: float, north: float, east: float) -> float:
-    """The largest part by which a distance in a box, `east` degrees to either side, is wrong in kilometres about a
-    latitude: among pairs of points on a grid over it.
+    """Return the largest relative error of distances in a local projection about a latitude.
+
+    It is over pairs of points on a grid over the box from south to north, `east` degrees to either side.
     """
     grid = np.stack(np.meshgrid(np.linspace(-east, east, 5), np.linspace(south, north, 5)), -1).reshape(-1, 2)
     i, j = np.triu_indices(len(grid), 1)
@@ -193,7 +194,7 @@ def distortion(latitude: float, south: float, north: float, east: float) -> floa
 class Scaling:
     """y = offset + slope'(x - centre) + scale * y', the same at every agent.
 
-    The model is for y'; theta is told in units of y. Without a slope the mean function is a constant.
+    The model is for y'; users see theta in units of y. Without a slope the mean function is a constant.
     """
 
     offset: float = 0.0
@@ -202,7 +203,7 @@ class Scaling:
     centre: tuple[float, ...] = ()
 
     def mean(self, inputs: Array) -> Array | float:
-        """The mean function at inputs (N, D).
+        """Return the mean function at inputs (N, D).
 
         >>> Scaling(1.0, 5.0, (2.0,), (10.0,)).mean(np.array([[10.0], [11.0]])).tolist()
         [1.0, 3.0]
@@ -212,11 +213,11 @@ class Scaling:
         return np.asarray(self.offset + ((inputs - np.array(self.centre)) * np.array(self.slope)).sum(axis=1))
 
     def scaled(self, data: Observations) -> Observations:
-        """The observations that the model is for, and the known standard deviations of their noise."""
+        """Return the observations y', with the known standard deviations of their noise."""
         return data.with_values(data.values - self.mean(data.inputs)).divided(self.scale)
 
     def summary(self, one: Summary) -> Summary:
-        """That of the residuals of the mean function, scaled."""
+        """Return the summary of the residuals of the mean function, scaled."""
         mean = float((one.mean - np.ravel(self.mean(one.centre[None]))[0]) / self.scale)
         squares, cross, unit = one.squares, one.cross, self.scale
         if self.slope:
@@ -226,14 +227,14 @@ class Scaling:
         return replace(one, mean=mean, squares=squares / unit**2, cross=cross / unit)
 
     def shift(self, units: IntArray) -> Array:
-        """What to add to log theta' (of y') for log theta (of y), (P,): sigma_f and sigma_eps carry the units of y.
+        """Return (P,) what to add to log theta' (of y') for log theta (of y): sigma_f and sigma_eps have units of y.
 
-        units: what each hyperparameter is measured in, as a kernel tells.
+        units: the unit of each hyperparameter; see `Kernel.units`.
         """
         return np.where(units == OBSERVED, np.log(self.scale), 0.0)
 
     def corrected(self, coefficients: Sequence[float]) -> Scaling:
-        """With a mean function that has more: a constant and slopes about the centre, in units of y'."""
+        """Return the scaling with these coefficients added to the mean function, in units of y'."""
         constant, *slopes = (self.scale * value for value in coefficients)
         slope = tuple(old + more for old, more in zip(self.slope, slopes, strict=True))
         return replace(self, offset=self.offset + constant, slope=slope)
@@ -241,7 +242,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class View:
-    """scaling: of what the coordinates have made of the inputs."""
+    """How a model sees rows: first in its coordinates, then scaled."""
 
     scaling: Scaling = field(default_factory=Scaling)
     coordinates: Coordinates = field(default_factory=Coordinates)
@@ -253,16 +254,16 @@ class View:
         return self.scaling.summary(self.coordinates.summary(one))
 
     def rescaled(self, scaling: Scaling) -> View:
-        assert self.scaling == Scaling(), "it is scaled already"
+        assert self.scaling == Scaling(), "scaled already"
         return replace(self, scaling=scaling)
 
     def moved(self, coordinates: Coordinates) -> View:
-        assert self == VIEW_AS_GIVEN, "it is seen otherwise already"
+        assert self == VIEW_AS_GIVEN, "moved or scaled already"
         return replace(self, coordinates=coordinates)
 
     @property
     def facts(self) -> list[Any]:
-        """All numbers, for JSON: what is as given takes no place."""
+        """All numbers, for JSON; defaults are left out."""
         scaling, coordinates = self.scaling, self.coordinates
         result: list[Any] = [scaling.offset, scaling.scale]
         if scaling.slope or coordinates.origin:
@@ -275,14 +276,14 @@ class View:
 VIEW_AS_GIVEN = View()
 
 
-#: Longitudes stay as they are given unless an arc of so many degrees is empty: data all around the globe have no ends.
+#: Longitudes are not turned unless an arc of this many degrees is empty: data all around the globe have no ends.
 EMPTY = 60.0
 
 
 def shortest_arc(low: Array, high: Array) -> tuple[float, float]:
-    """The west and the east end of the shortest arc that holds intervals of longitude, (n,) each.
+    """Return the west and the east end of the shortest arc that contains intervals of longitude, (n,) each.
 
-    Without an empty arc of at least 60 degrees inside them, the lowest and the highest longitude.
+    If no arc of at least 60 degrees is empty, these are the lowest and the highest longitude.
 
     >>> longitudes = np.array([170.0, -175.0, 179.0])
     >>> shortest_arc(longitudes, longitudes), shortest_arc(longitudes[:1], longitudes[:1])
@@ -306,7 +307,7 @@ def shortest_arc(low: Array, high: Array) -> tuple[float, float]:
 
 
 def turned_into(longitudes: Array, west: float, east: float) -> Array:
-    """The same places, with whole turns added where a longitude is outside an arc.
+    """Return longitudes with whole turns added where they are outside an arc.
 
     >>> turned_into(np.array([170.0, -175.0]), 170.0, 185.0).tolist()
     [170.0, 185.0]
@@ -316,9 +317,9 @@ def turned_into(longitudes: Array, west: float, east: float) -> Array:
 
 
 def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
-    """The kernels in the coordinates of a model, or one clear error.
+    """Return the kernels in the coordinates of a model.
 
-    inputs: how many there are, or what they are called.
+    inputs: how many there are, or their names.
 
     >>> from fleetgp.kernels.expression import as_kernels
     >>> names, rule = ("lon", "lat", "day"), CoordinateRule("sphere", 0, 1)
@@ -345,15 +346,15 @@ def _on_sphere(kernel: Kernel, rule: CoordinateRule, third: int, names: Sequence
     for one in kernel.leaves:
         if not {rule.longitude, rule.latitude} & {*one.axes}:
             leaves.append(one)
-        elif isinstance(one, Scaled) and one.alike and {*_told(one)} == {rule.longitude, rule.latitude}:
-            leaves.append(replace(one, axes=(*_told(one), third), named=_told(one)))
+        elif isinstance(one, Scaled) and one.alike and {*_written(one)} == {rule.longitude, rule.latitude}:
+            leaves.append(replace(one, axes=(*_written(one), third), named=_written(one)))
         else:
             raise _error(kernel, rule, names)
     return replace(kernel, leaves=tuple(leaves))
 
 
-def _told(one: Leaf) -> tuple[int, ...]:
-    """The inputs that a leaf is written with."""
+def _written(one: Leaf) -> tuple[int, ...]:
+    """Return the inputs with which a user wrote a leaf."""
     return one.named if isinstance(one, Scaled) and one.named else one.axes
 
 
@@ -367,9 +368,9 @@ def _error(kernel: Kernel, rule: CoordinateRule, names: Sequence[str]) -> InputE
 
 @dataclass(frozen=True)
 class Points:
-    """values: (T, D).  names: of the inputs.  units: by name, of inputs and of the target, where they are known.
+    """Queries. values: (T, D).  names: of the inputs.  units: of inputs and target by name, where they are known.
 
-    target: what is predicted at them.
+    target: its name.
     """
 
     values: Array
@@ -378,18 +379,18 @@ class Points:
     target: str = "y"
 
     def shown(self, values: Array, name: str) -> Any:
-        """Values of one input as people see them: times as times."""
+        """Return values of one input for people: times as times."""
         unit = time_unit_of(self.units.get(name))
         return values if unit is None else times_of_numbers(values, unit)
 
 
 def names_of(inputs: Sequence[str] | None, dimension: int) -> tuple[str, ...]:
-    """The inputs' names; x1, x2, ... where they have none."""
+    """Return the inputs' names, by default x1, x2, ..."""
     return tuple(inputs) if inputs is not None else tuple(f"x{d + 1}" for d in range(dimension))
 
 
 def coordinate_facts(name: str, units: Mapping[str, str]) -> dict[str, str]:
-    """What a file says of a coordinate: longitudes and latitudes are known by their names; times tell it themselves.
+    """Return a coordinate's attributes for a file; longitudes and latitudes are known by their names.
 
     >>> coordinate_facts("lon", {}), coordinate_facts("depth", {"depth": "m"})
     ({'units': 'degrees_east', 'standard_name': 'longitude'}, {'long_name': 'depth', 'units': 'm'})
@@ -399,5 +400,5 @@ def coordinate_facts(name: str, units: Mapping[str, str]) -> dict[str, str]:
         return {"units": own or "degrees_east", "standard_name": "longitude"}
     if name.lower() in LATITUDE_NAMES:
         return {"units": own or "degrees_north", "standard_name": "latitude"}
-    told = {"units": own} if own and time_unit_of(own) is None else {}
-    return {"long_name": name, **told}
+    units_of_name = {"units": own} if own and time_unit_of(own) is None else {}  # xarray encodes times itself
+    return {"long_name": name, **units_of_name}

@@ -1,10 +1,6 @@
-"""A fleet on a Ray cluster: its agents in groups, a worker for each; this process only follows them.
+"""A fleet on a Ray cluster: a worker for each group of agents, which trains and answers; this process follows them.
 
-One result from those of the groups of a fleet: as if all agents had been in one process, to the last bit.
-
-Passes over files at the workers of a cluster, as one listener hears of them.
-
-What a worker of a cluster does, for its group of agents: a training, or answers.
+The merged results of all groups are those of one process with all agents, to the last bit.
 """
 
 from __future__ import annotations
@@ -51,12 +47,13 @@ from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_
 from fleetgp.training.run import Report
 
 #: Arguments of a `Report`: the start, the round, theta (A, P), and whether the start is the chosen one.
-Told = tuple[int, int, Array, bool]
+RoundReport = tuple[int, int, Array, bool]
+#: The agents of each group.
 Hosting = Sequence[Sequence[int]]
 
 
 def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
-    """Arrays whose axis runs over the agents of a group, as one that runs over all agents.
+    """Join arrays whose axis runs over the agents of a group to one that runs over all agents.
 
     >>> joined_rows([np.array([0.0, 2.0]), np.array([1.0])], [[0, 2], [1]]).tolist()
     [0.0, 1.0, 2.0]
@@ -65,16 +62,16 @@ def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
     return np.concatenate(parts, axis=axis).take(order, axis=axis)
 
 
-def merged_report(method: TrainingMethod, told: Sequence[Told], hosting: Hosting) -> Told:
-    """What all groups tell of one round."""
-    start, done, thetas, chosen = told[0]
+def merged_report(method: TrainingMethod, reports: Sequence[RoundReport], hosting: Hosting) -> RoundReport:
+    """Merge all groups' reports of one round."""
+    start, done, thetas, chosen = reports[0]
     if not method.one_expert:
-        thetas = joined_rows([part[2] for part in told], hosting)
+        thetas = joined_rows([part[2] for part in reports], hosting)
     return start, done, thetas, chosen
 
 
 def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) -> Fit:
-    """Of the trainings of all groups."""
+    """Merge the trainings of all groups."""
     first = fits[0]
     ledger = Ledger.merged(fit.ledger for fit in fits)
     agents = sum(map(len, hosting))
@@ -97,12 +94,12 @@ def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) ->
 
 
 def merged_prediction(
-    told: Sequence[tuple[int, Prediction]], hosting: Hosting, to: int | None
+    blocks: Sequence[tuple[int, Prediction]], hosting: Hosting, to: int | None
 ) -> tuple[int, Prediction]:
-    """Of the answers of all groups at one block. to: the only agent that was told."""
-    number, parts = told[0][0], [part for _, part in told]
+    """Merge the answers of all groups at one block. to: the only agent that received it, or None."""
+    number, parts = blocks[0][0], [part for _, part in blocks]
     asked = next(k for k, group in enumerate(hosting) if (to or 0) in group)
-    whole: dict[str, Any] = {  # what was one row at a worker is many when it gets here
+    whole: dict[str, Any] = {  # a row that a worker stores once arrives here as many
         name: kept_once(joined_rows([getattr(p, name) for p in parts], hosting))
         for name in ("means", "field_variances", "explained", "factors", "noise")
     }
@@ -123,46 +120,46 @@ def merged_prediction(
     )
 
 
-#: How often a worker tells of a pass, besides its beginning.
+#: How often a worker reports a pass, besides its beginning.
 TICKS = 100
 
 
 class Ticks:
-    """At a worker: a listener that tells of each pass as often, whatever it hears.
+    """A listener at a worker that sends the same number of reports for every pass.
 
-    What workers tell is taken together, thing by thing, and a worker in the place of a lost one tells as many again.
+    The reports of all workers are merged one by one, and a worker that replaces a lost one sends as many again.
 
-    >>> told: list[Progress] = []
-    >>> listener = Ticks(told.append)
+    >>> sent: list[Progress] = []
+    >>> listener = Ticks(sent.append)
     >>> for rows in (0, 30, 31, 40, 0, 40):  # two passes
     ...     listener(Progress("moments", rows, 40, ""))
-    >>> len(told) == 2 * (TICKS + 1), [told[tick].round for tick in (0, 1, 75, 76, 100, 101)]
+    >>> len(sent) == 2 * (TICKS + 1), [sent[tick].round for tick in (0, 1, 75, 76, 100, 101)]
     (True, [0, 30, 30, 31, 40, 0])
     """
 
     def __init__(self, tell: Callable[[Progress], None]) -> None:
-        self._tell, self._told = tell, 0
+        self._tell, self._sent = tell, 0
 
-    def __call__(self, heard: Progress) -> None:
-        assert heard.rounds is not None, "after the first pass it is known how many rows there are"
-        over = heard.round == heard.rounds
-        due = TICKS if over else TICKS * heard.round // heard.rounds
-        while self._told <= due:
-            self._tell(heard)
-            self._told += 1
+    def __call__(self, progress: Progress) -> None:
+        assert progress.rounds is not None, "the number of rows is known after the first pass"
+        over = progress.round == progress.rounds
+        due = TICKS if over else TICKS * progress.round // progress.rounds
+        while self._sent <= due:
+            self._tell(progress)
+            self._sent += 1
         if over:
-            self._told = 0
+            self._sent = 0
 
 
 class MergedPasses:
-    """Of all workers, for a listener: what every one of them has told."""
+    """Passes a listener the sum of all workers' progress."""
 
     def __init__(self, listener: Listener | None) -> None:
         self._listener = listener
         self._task, self._pace = "", Pace()
 
-    def __call__(self, told: Sequence[Progress]) -> None:
-        task, rows, total = told[0].task, sum(one.round for one in told), sum(one.rounds or 0 for one in told)
+    def __call__(self, parts: Sequence[Progress]) -> None:
+        task, rows, total = parts[0].task, sum(one.round for one in parts), sum(one.rounds or 0 for one in parts)
         if task != self._task:
             self._task, self._pace = task, Pace(rows)
         if self._listener is not None:
@@ -172,13 +169,12 @@ class MergedPasses:
 
 #: Seconds that data may take to come from the store of the cluster.
 FETCH = 3600.0
+#: A group's data: references to the store of the cluster, each to the data of some agents; or sums over files.
+GroupData = list[Any] | FileSums
 
-#: Where a group's data are: references to the store of the cluster, each of some agents' data; or files.
-Held = list[Any] | FileSums
 
-
-def _taken(data: Held) -> Dataset:
-    """The group's data; files stay where they are, but for the rows that were drawn of them."""
+def _fetched(data: GroupData) -> Dataset:
+    """Return the group's data; of files only the rows that were drawn."""
     if isinstance(data, FileSums):
         return data.having(ray.get(list(data.elsewhere), timeout=FETCH)) if data.elsewhere else data
     return InMemory(chain(*ray.get(data, timeout=FETCH)))
@@ -188,7 +184,7 @@ def train_group(
     network: Network,
     memory: Memory,
     tell: Callable[[Any], None],
-    data: Sequence[Held],
+    data: Sequence[GroupData],
     method: TrainingMethod,
     kernels: Kernels,
     options: TrainingOptions,
@@ -199,7 +195,7 @@ def train_group(
     data: of each output.
     """
     with passes_told_to(Ticks(tell)):
-        outputs = [_taken(one) for one in data]
+        outputs = [_fetched(one) for one in data]
         if together:
             return train_together(method, outputs, network, kernels[0], options, lambda *report: tell(report))
         return (train(method, outputs[0], network, kernels, options, lambda *report: tell(report)),)
@@ -209,14 +205,14 @@ def calibrate_group(
     network: Network,
     memory: Memory,
     tell: Callable[[Any], None],
-    data: Held,
+    data: GroupData,
     snapshot: ModelSnapshot,
     method: PredictionMethod,
     options: PredictionOptions,
     holding: Holding,
 ) -> Calibration:
-    """The group's part of a calibration. The result is the same everywhere, but for the ledger."""
-    return calibrate_hosted(replace(snapshot, shards=_taken(data)), network, method, options, holding)
+    """The group's part of a calibration. Only the ledger differs between groups."""
+    return calibrate_hosted(replace(snapshot, shards=_fetched(data)), network, method, options, holding)
 
 
 def answer_in_group(
@@ -224,34 +220,36 @@ def answer_in_group(
     memory: Memory,
     tell: Callable[[Any], None],
     name: int,
-    data: Held,
+    data: GroupData,
     model: Sequence[Any],
     grows: bool,
     question: Question,
 ) -> None:
-    """The group's part of the answers. It tells the blocks.
+    """The group's part of the answers. It sends the blocks.
 
-    name: under which the posteriors and agreements stay here.  model: a reference to the snapshot, without the data,
-    and the options.  grows: whether new rows enter the posteriors that there are of an earlier name.
+    name: of the posteriors and agreements that stay here.  model: a reference to the snapshot, without the data, and
+    the options.  grows: whether new rows are added to the posteriors of an earlier name.
     """
     references = [model, data] if isinstance(data, FileSums) else [model, *data]
-    held, predictor = memory.own.get(name, (None, None))
-    if held != references:  # another model, or the same one with more rows
+    known, predictor = memory.own.get(name, (None, None))
+    if known != references:  # another model, or the same one with more rows
         ((snapshot, options),) = ray.get(list(model), timeout=FETCH)
         cache = memory.own.setdefault("cache", PredictionCache()) if grows else PredictionCache()
-        predictor = Predictor(replace(snapshot, shards=_taken(data)), options, cache)
+        predictor = Predictor(replace(snapshot, shards=_fetched(data)), options, cache)
         memory.own[name] = references, predictor
     predictor.cache.shared = memory.shared.setdefault(name, {})
     for number, block in predictor.predict_in_blocks(network, question):
-        tell((number, replace(block, ledger=Ledger.merged([block.ledger]))))  # the network's own goes on counting
+        tell(
+            (number, replace(block, ledger=Ledger.merged([block.ledger])))
+        )  # a copy: that of the network continues to count
 
 
 class ClusterBackend:
-    """The agents of a fleet at the workers of a cluster.
+    """Computes the agents of a fleet at the workers of a cluster.
 
-    workers: how many; None: as many as there are cores, and no more than agents.  address: see `Session`.
-    before: what keeps the cluster open on which the files were read.
-    The cluster is joined, and the workers started, when there is work for the first time.
+    workers: how many; None for as many as there are cores or, if these are fewer, agents.  address: see `Session`.
+    before: keeps the cluster open on which the files were read.
+    The cluster is joined, and the workers are started, when they are first needed.
     """
 
     def __init__(
@@ -280,14 +278,15 @@ class ClusterBackend:
         if not outputs[0].in_memory:
             refuse_rows(method)
         hosting = self.opened.crew.hosting
-        held = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
-        task = self.opened.crew.task(graph, train_group, [(own, method, kernels, options, together) for own in held])
+        by_group = zip(*(self.opened.data.of(shards, hosting) for shards in outputs), strict=True)
+        given = [(data, method, kernels, options, together) for data in by_group]
+        task = self.opened.crew.task(graph, train_group, given)
         passes = MergedPasses(listener_of_passes())
-        for told in task:
-            if isinstance(told[0], Progress):
-                passes(told)
+        for reports in task:
+            if isinstance(reports[0], Progress):
+                passes(reports)
             else:
-                report(*merged_report(method, told, hosting))
+                report(*merged_report(method, reports, hosting))
         return tuple(merged_fit(method, parts, hosting) for parts in zip(*task.results, strict=True))
 
     def predictor(
@@ -303,16 +302,16 @@ class ClusterBackend:
         if not snapshot.shards.in_memory:
             refuse_rows(method)
         crew = self.opened.crew
-        held = zip(crew.hosting, self.opened.data.of(snapshot.shards, crew.hosting), strict=True)
-        given = [(data, _of_group(snapshot, group), method, options, holding) for group, data in held]
-        found: list[Calibration] = crew.task(snapshot.graph, calibrate_group, given).finish()
-        return replace(found[0], ledger=Ledger.merged(part.ledger for part in found if part.ledger is not None))
+        by_group = zip(crew.hosting, self.opened.data.of(snapshot.shards, crew.hosting), strict=True)
+        given = [(data, _of_group(snapshot, group), method, options, holding) for group, data in by_group]
+        parts: list[Calibration] = crew.task(snapshot.graph, calibrate_group, given).finish()
+        return replace(parts[0], ledger=Ledger.merged(part.ledger for part in parts if part.ledger is not None))
 
     def check_here(self, what: str) -> None:
         raise elsewhere(what)
 
     def forget(self, name: int) -> None:
-        """What the workers keep under a name is needed no more."""
+        """Let the workers drop what they keep under a name."""
         if self._opened is not None and ray.is_initialized():
             self._opened.crew.forget(name)
 
@@ -325,7 +324,7 @@ class ClusterBackend:
 
 
 class Opened:
-    """A session and its workers, which end with the fleet, or with this process."""
+    """A session and its workers, which end with the backend or this process."""
 
     def __init__(self, graph: Topology, workers: int | None, address: str | None) -> None:
         wanted = min(cores(), graph.agents) if workers is None else workers
@@ -346,22 +345,22 @@ def _close(crew: Crew, session: Session) -> None:
 
 
 def elsewhere(what: str) -> InputError:
-    """The error of what needs all agents in this process."""
+    """Return the error of what needs all agents in this process."""
     return InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
 
 
-#: Agents whose data are put into a cluster's store together: few calls for a large fleet, and a small one for new rows.
+#: How many agents' data are put into the store together: few calls for a large fleet, and a small one for new rows.
 TOGETHER = 256
 
 
 class Data:
-    """The agents' data in the store of the cluster, each put there once: workers take theirs from it, or read files."""
+    """Puts the agents' data into the store of the cluster once, for the workers to fetch. Workers read files."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, ...], tuple[list[Observations], Any]] = {}  # by agents that are together
+        self._stored: dict[tuple[int, ...], tuple[list[Observations], Any]] = {}  # by agents that are together
 
-    def of(self, shards: Dataset, hosting: Sequence[Sequence[int]]) -> list[Held]:
-        """What every group's worker gets."""
+    def of(self, shards: Dataset, hosting: Hosting) -> list[GroupData]:
+        """Return what every group's worker gets."""
         if isinstance(shards, FileDataset):
             return [shards.of_agents(group) for group in hosting]
         return [
@@ -370,12 +369,12 @@ class Data:
         ]
 
     def _put(self, agents: tuple[int, ...], shards: Dataset) -> Any:
-        """The data of some agents; a reference to the store."""
+        """Store the data of some agents, unless they are there; return the reference."""
         own = [shards[agent] for agent in agents]
-        kept, reference = self._kept.get(agents, ([], None))
-        if not kept or any(one is not other for one, other in zip(kept, own, strict=True)):
+        stored, reference = self._stored.get(agents, ([], None))
+        if not stored or any(one is not other for one, other in zip(stored, own, strict=True)):
             reference = ray.put(own)
-            self._kept[agents] = own, reference
+            self._stored[agents] = own, reference
         return reference
 
 
@@ -383,7 +382,7 @@ _NAMES = itertools.count()
 
 
 class RemoteCache:
-    """A name under which the workers keep what a `PredictionCache` would hold, for as long as this is in use."""
+    """The name under which the workers keep posteriors and agreements, while this object is in use."""
 
     def __init__(self, backend: ClusterBackend) -> None:
         self.name = next(_NAMES)
@@ -391,12 +390,12 @@ class RemoteCache:
 
 
 class ClusterPredictor:
-    """The workers' answers as one. What their agents have agreed on stays with them.
+    """Merges the workers' answers. The workers keep what their agents have agreed on.
 
-    cache: of the fleet, whose rows may grow; None for one of its own.
+    cache: the fleet's, whose rows may grow; None for a new one.
     """
 
-    #: No moments come to this process.
+    #: Moments stay at the workers.
     last_moments = None
 
     def __init__(
@@ -431,7 +430,7 @@ class ClusterPredictor:
                 yield merged_prediction(parts, task.hosting, question.to)
             finished = True
         finally:
-            if not finished:  # some may have agreed on what others have not
+            if not finished:  # some agents may have agreed on what others have not
                 remote.forget()
                 self._cache.remote = None if self._cache.remote is remote else self._cache.remote
 
@@ -444,11 +443,11 @@ class ClusterPredictor:
             for group, data in zip(crew.hosting, opened.data.of(snapshot.shards, crew.hosting), strict=True):
                 own = _of_group(snapshot, group)
                 self._given.append((data, [ray.put((own, self._options))], self._grows))
-        asked = ray.put(question)
-        return crew.task(snapshot.graph, answer_in_group, [(name, *given, asked) for given in self._given])
+        reference = ray.put(question)
+        return crew.task(snapshot.graph, answer_in_group, [(name, *given, reference) for given in self._given])
 
 
 def _of_group(snapshot: ModelSnapshot, group: Sequence[int]) -> ModelSnapshot:
-    """What a group's worker needs to know, but for the data."""
+    """Return the snapshot that a group's worker gets, without data."""
     theta = snapshot.theta[list(group)] if snapshot.theta.ndim == 2 else snapshot.theta
     return replace(snapshot, shards=InMemory(()), theta=theta)

@@ -1,7 +1,4 @@
-"""A conditioned fleet: every agent's posterior at one theta, for query after query.
-
-Points that the data say nothing about, in words.
-"""
+"""A fleet conditioned at one theta, to predict from again and again, and warnings about queries far from the data."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
-from fleetgp.data.dataset import Dataset, corners
+from fleetgp.data.dataset import corners
 from fleetgp.data.times import format_value
-from fleetgp.data.transforms import CoordinateRule
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -41,38 +37,35 @@ from fleetgp.validation import as_flag, as_numbers, by_name, check_finite, colum
 def describe_extrapolation(
     queries: Array,
     prior_only: BoolArray,
-    shards: Dataset,
-    names: Sequence[str] | None,
-    units: Mapping[str, str],
-    rule: CoordinateRule,
+    snapshot: ModelSnapshot,
     what: str = "points are no better known than the prior, which is all their answer says",
 ) -> str:
-    """How many points the data say nothing about, where the data are, and what may be wrong; empty for none.
+    """Describe the points about which the data say nothing, where the data are, and what may be wrong; empty for none.
 
-    units: of the inputs by name, where they are known; times are told as dates.  rule: which input is a longitude.
+    what: follows the number of these points.
     """
-    count = int(prior_only.sum())
+    count, longitude = int(prior_only.sum()), snapshot.rule.longitude
     if not count:
         return ""
     first = int(np.flatnonzero(prior_only)[0])
-    low, high = corners(shards.summaries_along_arc(rule.longitude))
-    labels = names or [f"input {d + 1}" for d in range(len(low))]
+    low, high = corners(snapshot.shards.summaries_along_arc(longitude))
+    labels = snapshot.inputs or [f"input {d + 1}" for d in range(len(low))]
     shown = [
-        (name, *(format_value(value, units.get(name)) for value in values))
+        (name, *(format_value(value, snapshot.units.get(name)) for value in values))
         for name, *values in zip(labels, queries[first], low, high, strict=True)
     ]
     place = ", ".join(f"{name} {value}" for name, value, _, _ in shown)
     ranges = ", ".join(f"{name} {a} to {b}" for name, _, a, b in shown)
-    hint = _turned(queries[prior_only], low, high, labels, rule.longitude)
+    hint = _turned(queries[prior_only], low, high, labels, longitude)
     return (
         f"{count:,} of {len(queries):,} {what} (first: number {first + 1}, at {place}); the data cover {ranges}{hint}"
     )
 
 
 def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str], known: int) -> str:
-    """The hint that longitudes run from 0 to 360 in one place and from -180 to 180 in the other.
+    """Return a hint if longitudes run from 0 to 360 in one place and from -180 to 180 in the other.
 
-    known: the input for which it makes no difference, -1 for none.
+    known: the input for which that makes no difference, -1 for none.
     """
     for d, name in enumerate(labels):
         values = outside[:, d]
@@ -85,16 +78,17 @@ def _turned(outside: Array, low: Array, high: Array, labels: Sequence[str], know
 
 
 class ConditionedFleet:
-    """Answers query after query at one theta. `Fleet.condition` makes it.
+    """A fleet at one theta, which answers query after query. `Fleet.condition` makes it.
 
-    A posterior is computed when a method first needs it, and kept: later predictions cost what their queries cost.
-    What is not about the queries is also sent once only, with the first answer that needs it: the agreement on the
-    scaling and on the mean of the estimates, the samples of grBCM, the box of NPAE, the pool of full-gp, the moments of
-    dec-full-gp. The ledger of an answer counts what was sent for it, so that of a later one is shorter.
-    A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB), and as much for each of
-    the samples and of what joins them for grBCM. Up to 4 GB, or a quarter of the memory, are kept; what does not fit is
-    computed again when needed.
-    calibration: that of the fleet, whose factor is in the answers of the method that it is for; None without one.
+    A posterior is computed when a method first needs it, and kept: later predictions cost only what their queries cost.
+    What does not depend on the queries is also sent only once: the agreement on the scaling and on the mean of the
+    estimates, the samples of grBCM, the box of NPAE, the pool of full-gp, the moments of dec-full-gp. The ledger of an
+    answer counts what was sent for it, so that of a later one is shorter.
+    A posterior of N points takes 8 N^2 bytes by the dense engine (49 agents of 600: 141 MB). grBCM needs as much for
+    the samples, and for the rows with the samples. Up to 4 GB, or a quarter of the memory, are kept; what does not fit
+    is recomputed when needed.
+
+    calibration: the fleet's; its factor is in the answers of the method that it is for. None for none.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
@@ -121,14 +115,14 @@ class ConditionedFleet:
         backend: Backend = IN_PROCESS,
         calibration: Calibration | None = None,
     ) -> None:
-        """cache: of the fleet, whose rows may grow; None for one of its own."""
+        """cache: the fleet's, whose rows may grow; None for a new one."""
         self.snapshot, self.calibration = snapshot, calibration
         self._options = PredictionOptions(seed=snapshot.seed).changed({"engine": engine, "n_neighbours": n_neighbours})
         self._predictor = backend.predictor(snapshot, self._options, cache)
 
     @property
     def engine(self) -> str:
-        """The one that was asked for."""
+        """The engine, "auto" if none was chosen."""
         return self._options.engine
 
     @property
@@ -137,9 +131,9 @@ class ConditionedFleet:
         return self._predictor.last_moments
 
     def same(self, snapshot: ModelSnapshot, engine: str, n_neighbours: int | None) -> bool:
-        """Whether this is the fleet with these data, this model and these engines."""
-        asked = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
-        return asked == self._options and self.snapshot.same(snapshot)
+        """Whether this fleet has these data, this model and this engine."""
+        options = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
+        return options == self._options and self.snapshot.same(snapshot)
 
     @takes(ConditionedKeywords, PredictionOptions)
     def predict(
@@ -151,17 +145,15 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedKeywords],
     ) -> Prediction:
-        """Mean and variance at the queries (T, D), by any of `PREDICTION_METHODS`; see `Fleet.predict`.
+        """Predict mean and variance at the queries (T, D) by any of `PREDICTION_METHODS`; see `Fleet.predict`.
 
         {options}
         """
         points = check_queries(queries, self.snapshot)
         blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **options)
         answer = joined(list(dict(blocks).values()))
-        unfinished = (
-            "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
-        )
-        self._warn_of_outside(points, answer.prior_only, unfinished)
+        ended = "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
+        self._warn_of_extrapolation(points, answer.prior_only, ended)
         answer.ledger.labels = self.snapshot.labels
         return replace(answer, points=self.snapshot.points(points))
 
@@ -175,7 +167,7 @@ class ConditionedFleet:
         done: Collection[int] = (),
         **options: Unpack[ConditionedKeywords],
     ) -> Iterator[tuple[int, Prediction]]:
-        """The answers at some thousand queries at a time, each with its number: for more than can be held at once.
+        """Yield (number, answer) for blocks of some thousand queries: for more queries than fit into memory.
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
@@ -184,7 +176,10 @@ class ConditionedFleet:
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
         blocks = self._predictor.predict_in_blocks(replace(question, done=done))
-        return map(self._of_sample, blocks) if len(self.snapshot.held) else blocks
+        if not len(self.snapshot.held):
+            return blocks
+        drawn = np.array(self.snapshot.shards.counts)  # the data are a sample: answers say of how many rows
+        return ((number, replace(block, drawn=drawn, held=self.snapshot.held)) for number, block in blocks)
 
     def joint(
         self,
@@ -195,9 +190,9 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
-        """Mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
+        """Predict mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
         result = self.known_jointly(queries, method, observed=observed, agent=agent, **options)
-        self._warn_of_outside(self.checked(queries), result.prior_only)
+        self._warn_of_extrapolation(self.checked(queries), result.prior_only)
         return result
 
     def known_jointly(
@@ -209,7 +204,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
-        """The same for those who look for places that nobody knows: no warning of them."""
+        """Do as `joint`, without a warning about places that the data say nothing about."""
         given = given_in(options, ConditionedPosteriorKeywords, "joint")
         question = self._question(queries, method, observed, agent, given)
         check_joint(question.method, len(self.snapshot.shards), len(question.queries))
@@ -225,7 +220,7 @@ class ConditionedFleet:
         agent: AgentName | None = None,
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Gradient:
-        """The gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
+        """Return the gradient of the mean at the queries (T, D); see `Fleet.gradient`."""
         given = given_in(options, ConditionedPosteriorKeywords, "gradient")
         question = self._question(queries, method, False, agent, given, calibrated=False)
         question.method.check_gradient(len(self.snapshot.shards))
@@ -234,7 +229,7 @@ class ConditionedFleet:
         return replace(result, points=self.snapshot.points(question.queries))
 
     def checked(self, queries: Any) -> Array:
-        """Queries as an array (T, D), or one clear error."""
+        """Return the queries as an array (T, D)."""
         return check_queries(queries, self.snapshot)
 
     def _question(
@@ -247,7 +242,7 @@ class ConditionedFleet:
         *,
         calibrated: bool = True,
     ) -> Question:
-        """What is asked, checked. given: options, None for those that are not.  calibrated: whether that matters."""
+        """Check a question. given: its options.  calibrated: whether the calibration matters for it."""
         points = check_queries(queries, self.snapshot)
         row = predictor_of(self.snapshot.private, method)
         refuse_foreign(row, given)
@@ -259,25 +254,16 @@ class ConditionedFleet:
             warn(f"the fleet is calibrated for {calibration.told}: this answer is not calibrated")
         return Question(row, points, options, as_flag(observed, "observed"), (), asker, calibration)
 
-    def _warn_of_outside(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
-        snapshot = self.snapshot
-        text = describe_extrapolation(
-            points, prior_only, snapshot.shards, snapshot.inputs, snapshot.units, snapshot.rule
-        )
-        if text:
+    def _warn_of_extrapolation(self, points: Array, prior_only: BoolArray, more: str = "") -> None:
+        if text := describe_extrapolation(points, prior_only, self.snapshot):
             warn(text + more)
-
-    def _of_sample(self, block: tuple[int, Prediction]) -> tuple[int, Prediction]:
-        """With the numbers of rows that the data are a sample of."""
-        drawn = np.array(self.snapshot.shards.counts)
-        return block[0], replace(block[1], drawn=drawn, held=self.snapshot.held)
 
     def __repr__(self) -> str:
         return f"ConditionedFleet(agents={len(self.snapshot.shards)}, engine={self.engine!r})"
 
 
 def check_queries(queries: Any, snapshot: ModelSnapshot) -> Array:
-    """Queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
+    """Return queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
     dimension = snapshot.shards.dimension
     queries = with_numbers(cells_as_frame(queries, snapshot.inputs), snapshot.units)
     if column_names(queries, "queries") is not None:

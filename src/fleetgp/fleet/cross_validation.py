@@ -1,4 +1,4 @@
-"""Cross-validation: which rows are hidden together, what becomes of them, and the result."""
+"""Cross-validation: which rows are hidden together, their predictions, and the result."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ from fleetgp.training import Fit
 from fleetgp.validation import as_flag, check_whole
 
 Split = Literal["random", "agent", "block"]
-
-
-#: The trainer of folds, where neither a fit nor a caller says another.
+#: The trainer of folds if neither a fit nor the caller names one.
 TRAINER = "dec-fact-gp"
 
 
 def deal(
     data: InMemory, split: Split, folds: int | None, cells: int | None, seed: int, longitude: int
 ) -> tuple[list[IntArray], int]:
-    """(N_i,) of each agent's rows the fold in which they are hidden, and how many folds there are.
+    """Return (N_i,) the fold in which each row of each agent is hidden, and the number of folds.
 
     longitude: which input is one, -1 for none.
     """
@@ -64,7 +62,7 @@ def deal(
 
 
 def _turns(data: Sequence[Observations], seed: int) -> IntArray:
-    """(M,) a number for each agent that looks random, and depends on where its rows are alone."""
+    """Return (M,) a random order of the agents that depends only on where their rows are."""
     centres = np.stack([own.inputs.mean(axis=0) for own in data])
     means = np.array([own.values.mean() for own in data])
     turns = np.empty(len(data), dtype=np.int64)
@@ -74,22 +72,22 @@ def _turns(data: Sequence[Observations], seed: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Hidden:
-    """A fold: the rows that are hidden, and what is left of the fleet without them.
+    """A fold: the rows that are hidden, and the fleet without them.
 
-    rows: of each agent, hidden.  members: the agents that have other rows; the others only relay.
+    rows: the hidden ones of each agent.  members: the agents that have other rows; the others only relay.
     shards, noise: of the members, as `Fleet` takes them.
-    judges: for every agent, the member that answers for it: itself, or one with the same noise.
+    answering: for every agent, the member whose answers it is compared with: itself, or one with the same noise.
     """
 
     rows: tuple[Observations, ...]
     members: tuple[int, ...]
     shards: list[tuple[Array, ...]]
     noise: list[str] | None
-    judges: tuple[int, ...]
+    answering: tuple[int, ...]
 
     @classmethod
     def of(cls, data: InMemory, fold_of: Sequence[IntArray], fold: int, noises: Sequence[str]) -> Hidden:
-        """noises: the name of each agent's noise; empty where all have one."""
+        """Hide a fold. noises: the name of each agent's noise; empty if all share one."""
         members = tuple(agent for agent, own in enumerate(fold_of) if (own != fold).any())
         if not members:
             raise InputError(
@@ -100,15 +98,15 @@ class Hidden:
             members,
             [data[agent].rows(fold_of[agent] != fold).as_given for agent in members],
             [noises[agent] for agent in members] if noises else None,
-            tuple(_judge(agent, members, noises) for agent in range(len(data))),
+            tuple(_answering(agent, members, noises) for agent in range(len(data))),
         )
 
     def fold(self, prediction: Prediction, **facts: Any) -> Fold:
-        """With a prediction of the hidden rows by the members. facts: trivial, theta, training, rounds and bytes."""
+        """Return the fold with a prediction of its rows. facts: trivial, theta, training, rounds and bytes."""
         known = [np.zeros(len(own)) if own.noise_std is None else own.noise_std for own in self.rows]
-        variances = zip(self._judged(prediction.variances), known, strict=True)
+        variances = zip(self._of_own_rows(prediction.variances), known, strict=True)
         return Fold(
-            means=self._judged(prediction.means),
+            means=self._of_own_rows(prediction.means),
             variances=tuple(variance + std**2 for variance, std in variances),
             prediction=prediction.status,
             relays=tuple(agent for agent in range(len(self.rows)) if agent not in self.members),
@@ -116,13 +114,13 @@ class Hidden:
             **facts,
         )
 
-    def _judged(self, answers: Array) -> tuple[Array, ...]:
-        """Of answers (A, T) to all hidden rows, those of each agent's own rows, by the agent that judges them."""
+    def _of_own_rows(self, answers: Array) -> tuple[Array, ...]:
+        """Select the answers at each agent's own rows from answers (A, T) at all hidden rows."""
         parts = np.split(answers, np.cumsum([len(own) for own in self.rows])[:-1], axis=1)
-        return tuple(np.array(part[judge]) for part, judge in zip(parts, self.judges, strict=True))
+        return tuple(np.array(part[member]) for part, member in zip(parts, self.answering, strict=True))
 
 
-def _judge(agent: int, members: Sequence[int], noises: Sequence[str]) -> int:
+def _answering(agent: int, members: Sequence[int], noises: Sequence[str]) -> int:
     if agent in members:
         return members.index(agent)
     for place, other in enumerate(members):
@@ -130,18 +128,18 @@ def _judge(agent: int, members: Sequence[int], noises: Sequence[str]) -> int:
             return place
     raise InputError(
         f"cross-validation: agent {agent} has no rows left in a fold, and nobody else has the noise {noises[agent]!r}: "
-        'its observations cannot be judged. Give split="random", or a noise that several agents share'
+        'its observations cannot be predicted. Give split="random", or a noise that several agents share'
     )
 
 
 def by_name(theta: Array, names: Sequence[str], wanted: Sequence[str]) -> list[float]:
-    """A theta in the order of other names: groups of noise may be in another order without some agents."""
+    """Return a theta in the order of other names: without some agents, groups of noise may have another order."""
     values = dict(zip(names, theta.tolist(), strict=True))
     return [values[name] for name in wanted]
 
 
 def training_for_folds(train: object, fit: Fit | None, names: tuple[str, ...]) -> dict[str, Any] | None:
-    """The options with which folds are trained: those given, or those of the last fit; None for no training."""
+    """Return the options for training folds: those given, or those of the last fit; None for no training."""
     if isinstance(train, Mapping):
         for name in train:
             check_name("option of train", name, ("method", "preset", "progress", *TrainKeywords.__annotations__))
@@ -157,7 +155,7 @@ def training_for_folds(train: object, fit: Fit | None, names: tuple[str, ...]) -
 def run_folds(
     fold: Callable[[int], Fold], count: int, split: str, progress: bool | Listener, kept: ResumableCache | None
 ) -> list[Fold]:
-    """All folds, one after the other; those that are kept are not computed again."""
+    """Compute all folds, one after the other, except those that are kept."""
     results: list[Fold] = []
     with listening(progress) as listener:
         pace = Pace()
@@ -174,13 +172,13 @@ def run_folds(
 
 @dataclass(frozen=True)
 class Fold:
-    """What became of the rows that were hidden together.
+    """The predictions of rows that were hidden together.
 
     means, variances: of each agent's hidden rows, in their order, as observations; predicted from all other rows.
-    trivial: mean and variance of these others.  theta: the hyperparameters that they were predicted with, by name.
-    training, prediction: how these ended; training is "given" where theta was not trained anew.
-    relays: agents that had no other rows, and only passed on what others said.
-    prior_only: hidden rows whose prediction is no better than the prior.
+    trivial: mean and variance of the other rows.  theta: the hyperparameters of the predictions, by name.
+    training, prediction: how they ended; training is "given" if theta was not trained for the fold.
+    relays: agents without other rows, which only relay messages.
+    prior_only: how many predictions are no better than the prior.
     rounds, bytes: of training and prediction together.
     """
 
@@ -196,37 +194,37 @@ class Fold:
     bytes: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for a file."""
+        """Return plain values, for a file."""
         rows = {name: [part.tolist() for part in getattr(self, name)] for name in ("means", "variances")}
         return {**{name: getattr(self, name) for name in self.__annotations__}, **rows, "trivial": asdict(self.trivial)}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Fold:
-        """The converse."""
+        """Return the fold of `as_dict`."""
         rows = {name: tuple(np.array(part, dtype=float) for part in facts[name]) for name in ("means", "variances")}
         return cls(**{**facts, **rows, "trivial": Trivial(**facts["trivial"]), "relays": tuple(facts["relays"])})
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """How well a fleet predicts rows that it does not see; `Fleet.cross_validate` makes it.
+    """Held-out predictions of all rows and their scores; `Fleet.cross_validate` makes it.
 
     split, method: what was hidden together, and how it was predicted.
-    folds: what became of each.  fold_of: (N_i,) of each agent's rows, the number of the fold that hid them.
-    truths, means, variances: (N_i,) of each agent's rows in their order, the observations and their held-out
-        predictions. Known deviations of observations are in the variances.
+    folds: the result of each fold.  fold_of: (N_i,) for each agent, the fold that hid each row.
+    truths, means, variances: (N_i,) for each agent, the observations and their held-out predictions. Known variances of
+        observations are included.
     level: of the intervals.
-    scores: of all rows; its `rows_of` has those of each agent's own.  fold_scores: of each fold.
+    scores: of all rows; its `rows_of` has those of each agent.  fold_scores: of each fold.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(120, seed=1)
     >>> fleet = Fleet(partition(field.inputs, field.observations, agents=4), theta=[1.2, 0.3, 1.3, 0.1])
-    >>> found = fleet.cross_validate(3, method="dec-poe", train=False)
-    >>> found.scores.rows, len(found.fold_scores), found.means[0].shape, found.variances[0].shape
+    >>> result = fleet.cross_validate(3, method="dec-poe", train=False)
+    >>> result.scores.rows, len(result.fold_scores), result.means[0].shape, result.variances[0].shape
     (120, 3, (30,), (30,))
-    >>> [whose for whose, _ in found.parts()][:5]
+    >>> [name for name, _ in result.parts()][:5]
     ['all', 'fold 0', 'fold 1', 'fold 2', 'rows of 0']
-    >>> found.to_frame(agents=["Ada", "Bo", "Cy", "Di"]).loc["rows of Di", "rows"]
+    >>> result.to_frame(agents=["Ada", "Bo", "Cy", "Di"]).loc["rows of Di", "rows"]
     np.int64(30)
     """
 
@@ -252,16 +250,16 @@ class CrossValidation:
         level: float,
         agents: Sequence[str] = (),
     ) -> CrossValidation:
-        """From the folds, each of which has the predictions of its own rows: the same ones at another level, say.
+        """Score folds, for example the same ones at another level.
 
-        fold_of, truths: (N_i,) of each agent.  agents: their names; without them they are numbers.
+        fold_of, truths: (N_i,) of each agent.  agents: their names, by default their numbers.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(60, seed=1)
         >>> fleet = Fleet(partition(field.inputs, field.observations, agents=2), theta=[1.2, 0.3, 1.3, 0.1])
-        >>> found = fleet.cross_validate(2, method="dec-poe", train=False)
-        >>> half = CrossValidation.of(found.split, found.method, found.folds, found.fold_of, found.truths, level=0.5)
-        >>> half.scores.rmse == found.scores.rmse, half.scores.coverage < found.scores.coverage
+        >>> full = fleet.cross_validate(2, method="dec-poe", train=False)
+        >>> half = CrossValidation.of(full.split, full.method, full.folds, full.fold_of, full.truths, level=0.5)
+        >>> half.scores.rmse == full.scores.rmse, half.scores.coverage < full.scores.coverage
         (True, True)
         """
         means, variances = ([np.full(len(y), np.nan) for y in truths] for _ in range(2))
@@ -286,21 +284,18 @@ class CrossValidation:
 
     @property
     def prior_only(self) -> int:
-        """Rows whose prediction is no better than the prior: in gaps that are wider than the length-scales."""
+        """The number of predictions that are no better than the prior: in gaps wider than the length-scales."""
         return sum(fold.prior_only for fold in self.folds)
 
     def parts(self, agents: Sequence[str] | None = None) -> Iterator[tuple[str, Scores]]:
-        """Whose scores, in words, and these: of all rows, of each fold, of each agent's rows. agents: their names."""
+        """Yield the name and the scores of all rows, of each fold, and of each agent's rows. agents: their names."""
         whole, *others = self.scores.parts(agents)
         yield whole
         yield from ((f"fold {number}", scores) for number, scores in enumerate(self.fold_scores))
         yield from others
 
     def to_frame(self, agents: Sequence[str] | None = None) -> Any:
-        """A data frame of the scores: a row for all, one for each fold and one for each agent's own rows.
-
-        agents: their names; without them their numbers.
-        """
+        """Return a data frame of the scores, with a row for each of `parts`. agents: their names."""
         return framed(dict(self.parts(agents)))
 
     def __repr__(self) -> str:

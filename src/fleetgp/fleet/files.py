@@ -1,4 +1,4 @@
-"""The agents' rows from files, data frames and datasets: which they are, and who has which."""
+"""The agents' rows from files, data frames and datasets, and how rows are split over agents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fleetgp.validation import as_fills, as_names, as_path, check_number, check_
 
 
 class ModelKeywords(TypedDict, total=False):
-    """What a `Fleet` takes, however its rows come to it."""
+    """What a `Fleet` takes, wherever its rows are from."""
 
     theta: Sequence[float] | Array | None
     normalize: bool
@@ -49,7 +49,7 @@ class ModelKeywords(TypedDict, total=False):
 def rows_of_frame(
     frame: Any, what: ColumnRoles, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
 ) -> ObservationTable:
-    """The rows of a data frame (pandas), as `Fleet.from_frame` describes them."""
+    """Read the rows of a data frame (pandas); see `Fleet.from_frame`."""
     if not isinstance(what.target, str):
         raise InputError(
             f"target: expected the name of one column, got {shortened(what.target)}: for several see Outputs"
@@ -70,7 +70,7 @@ def rows_of_dataset(
     fill: Any,
     reading: Reading,
 ) -> tuple[ObservationTable, ColumnRoles]:
-    """The cells of an xarray DataArray or Dataset, as `Fleet.from_dataset` describes them, and their columns."""
+    """Read the cells of an xarray DataArray or Dataset, and return their columns; see `Fleet.from_dataset`."""
     data, name = _dataset(data, target)
     what = ColumnRoles(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
     what.check(missing)
@@ -78,13 +78,10 @@ def rows_of_dataset(
     return observations_of(table, "the dataset", what, missing=missing, fill=fill, reading=reading), what
 
 
-# ---- who has which rows -----------------------------------------------------------------------------------------
-
-
 def split_rows(
     data: ObservationTable, inputs: Sequence[str], agents: int | None, by: By | None, axis: str | None, seed: int
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The agents' names, and (X, y) or (X, y, s) of each: by the rows' labels, or else as `partition` splits them."""
+    """Split rows by their labels, else by `partition`; return the agents' names, and (X, y) or (X, y, s) of each."""
     every = np.arange(len(data.observations))
     if data.labels is not None:
         if any(given is not None for given in (agents, by, axis)):
@@ -102,7 +99,7 @@ def split_rows(
 
 
 def _frame_columns(frame: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Columns of a data frame, or levels of its index."""
+    """Return columns of a data frame, or levels of its index."""
     if column_names(frame, "the data frame") is None:
         raise InputError(f"expected a data frame whose columns have names, got {type(frame).__name__}")
     levels = list(getattr(getattr(frame, "index", None), "names", []))
@@ -113,7 +110,7 @@ def _frame_columns(frame: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _dataset(data: Any, target: str | None) -> tuple[Any, str]:
-    """A dataset, and the variable that is the target."""
+    """Return a dataset, and the name of the variable that is the target."""
     if target is not None and (not isinstance(target, str) or not target):
         raise InputError(f"target: expected the name of a variable, got {shortened(target)}")
     if hasattr(data, "to_dataset") and hasattr(data, "dims") and not hasattr(data, "data_vars"):
@@ -129,7 +126,7 @@ def _dataset(data: Any, target: str | None) -> tuple[Any, str]:
 
 
 def _axes_of(field: Any, at: Mapping[str, Any] | None) -> list[str]:
-    """The coordinates along a field's axes, but for those that have one cell, or one value."""
+    """Return the coordinates along a field's axes, except axes with one cell or one chosen value."""
     axes = [str(axis) for axis in reversed(field.dims) if field.sizes[axis] > 1 and axis not in (at or {})]
     bare = [axis for axis in axes if axis not in field.coords]
     if bare or not axes:
@@ -140,10 +137,8 @@ def _axes_of(field: Any, at: Mapping[str, Any] | None) -> list[str]:
     return axes
 
 
-#: Rows that are read at once.
-ROWS = 1 << 17
-#: Bytes of observations that may be loaded.
-MEMORY = 10**9
+#: Rows that are read at once, and bytes of observations that may be loaded.
+ROWS, MEMORY = 1 << 17, 10**9
 
 
 def read_files(
@@ -166,59 +161,50 @@ def read_files(
     address: str | None = None,
     progress: bool | Listener = False,
 ) -> FileDataset:
-    """The agents' data, after the first pass over the files; see `from_files`."""
-    _check(missing, sample, memory, rows, seed)
-    if cache is not None:
-        check_folder(as_path(cache, "cache"))
-    paths = found_files(files)
-    scan = Scan(_columns(inputs, target, agent, deviation, fill, reading), rows, missing == "drop", sample or 0, seed)
-    owners = owners_of(paths) if agent is None else ("",) * len(paths)
-    source = FileReader(paths, owners, scan, None if cache is None else as_path(cache, "cache"))
-    if backend == "ray":
-        source = _for_workers(source)
-    check_backend(backend, len(paths), workers, address)
-    with listening(progress) as listener, passes_told_to(listener):
-        shards = _surveyed(source, int(memory), backend, workers, address)
-    for suspicion in shards.suspicions:
-        warn(suspicion)
-    return shards
-
-
-def _surveyed(
-    source: FileReader, limit: int, backend: BackendName, workers: int | None, address: str | None
-) -> FileDataset:
-    """After the first pass, here or at the workers."""
-    if backend == "in-process":
-        return FileDataset(source, source.survey(), limit)
-    from fleetgp.fleet.ray_tasks import survey_on_cluster
-
-    known, elsewhere = survey_on_cluster(source, workers, address)
-    return FileDataset(source, known, limit, elsewhere)
-
-
-def _for_workers(source: FileReader) -> FileReader:
-    """The same for processes that are elsewhere; one clear error for what they do not have."""
-    if not source.apart:
-        raise InputError(
-            "expected a file for each agent on a cluster, got a column that names the agents: leave it out, or compute "
-            "in this process"
-        )
-    if source.scan.sample:
-        raise InputError(
-            "sample is for methods that need rows, and on a cluster files are for dec-full-gp and full-gp, which take "
-            "all of them: leave it out, or compute in this process"
-        )
-    cache = None if source.cache is None else source.cache.resolve()
-    return replace(source, files=tuple(file.resolve() for file in source.files), cache=cache)
-
-
-def _check(missing: str, sample: int | None, memory: float, rows: int, seed: int) -> None:
+    """Make the first pass over the files, here or at the workers; see `Fleet.from_files`."""
     check_name("missing", missing, get_args(Missing))
     check_whole("rows", rows, least=1)
     check_whole("seed", seed, least=0)
     check_number("memory", memory, above=0.0)
     if sample is not None:
         check_whole("sample", sample, least=1)
+    folder = None if cache is None else as_path(cache, "cache")
+    if folder is not None:
+        check_folder(folder)
+    paths = matching_files(files)
+    scan = Scan(_columns(inputs, target, agent, deviation, fill, reading), rows, missing == "drop", sample or 0, seed)
+    owners = owners_of(paths) if agent is None else ("",) * len(paths)
+    reader, limit = FileReader(paths, owners, scan, folder), int(memory)
+    if backend == "ray":
+        reader = _for_workers(reader)
+    check_backend(backend, len(paths), workers, address)
+    with listening(progress) as listener, passes_told_to(listener):
+        if backend == "in-process":
+            data = FileDataset(reader, reader.survey(), limit)
+        else:
+            from fleetgp.fleet.ray_tasks import survey_on_cluster
+
+            survey, elsewhere = survey_on_cluster(reader, workers, address)
+            data = FileDataset(reader, survey, limit, elsewhere)
+    for suspicion in data.suspicions:
+        warn(suspicion)
+    return data
+
+
+def _for_workers(reader: FileReader) -> FileReader:
+    """Return the reader with absolute paths, for other processes; refuse what the workers cannot do."""
+    if not reader.apart:
+        raise InputError(
+            "expected a file for each agent on a cluster, got a column that names the agents: leave it out, or compute "
+            "in this process"
+        )
+    if reader.scan.sample:
+        raise InputError(
+            "sample is for methods that need rows, and on a cluster files are for dec-full-gp and full-gp, which take "
+            "all of them: leave it out, or compute in this process"
+        )
+    cache = None if reader.cache is None else reader.cache.resolve()
+    return replace(reader, files=tuple(file.resolve() for file in reader.files), cache=cache)
 
 
 def _columns(
@@ -242,8 +228,8 @@ def _columns(
     return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading), deviation)
 
 
-def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
-    """The files of a pattern, in the order of their names, or of a list of files and patterns; each one once."""
+def matching_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+    """Return the files of a pattern, sorted by name, or of a list of files and patterns, each once."""
     if not isinstance(given, str | Path | Sequence):
         raise InputError(f"files: expected a pattern, or a list of paths, got {shortened(given)}")
     paths: list[Path] = []
@@ -264,7 +250,7 @@ def found_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
 
 
 def owners_of(files: Sequence[Path]) -> tuple[str, ...]:
-    """A name for each file's agent: as short as tells them apart.
+    """Return a name for each file's agent: stems if they differ, else names, else paths.
 
     >>> owners_of([Path("data/a.csv"), Path("data/b.csv")]), owners_of([Path("x/a.csv"), Path("y/a.csv")])
     (('a', 'b'), ('x/a.csv', 'y/a.csv'))

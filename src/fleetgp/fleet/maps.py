@@ -1,13 +1,10 @@
-"""Maps of a field as xarray datasets: a grid over two inputs, the value of every other, and which cells are left out.
-
-They need the extra "data".
-"""
+"""Maps of a field as xarray datasets: a grid over two inputs, values of the others, and the cells that are left out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -30,14 +27,15 @@ from fleetgp.validation import as_numbers, check_number, check_whole
 
 #: Beyond this many points a map takes days, and more memory than most machines have.
 MOST_CELLS = 10_000_000
-#: Where a map shall be: a function of points (T, D), an array (second, first input), or an xarray DataArray over both.
+#: Which cells to predict: a function of points (T, D), an array (second, first input), or a DataArray over both.
 Mask = Callable[[Array], Any] | Array | BoolArray | Any | None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """names: of all inputs.  along: the positions of the two that the grid is over.  axes: the coordinates along them.
+    """A grid over two inputs.
 
+    names: of all inputs.  along: the positions of the two.  axes: their coordinates.
     fixed: the values of the other inputs, by name.
     """
 
@@ -54,19 +52,19 @@ class Grid:
     def cells(self) -> Array:
         """(T, D), the first of the two inputs slowest."""
         first, second = np.meshgrid(*self.axes, indexing="ij")
-        found = np.empty((first.size, len(self.names)))
-        found[:, self.along[0]], found[:, self.along[1]] = first.ravel(), second.ravel()
+        cells = np.empty((first.size, len(self.names)))
+        cells[:, self.along[0]], cells[:, self.along[1]] = first.ravel(), second.ravel()
         for name, value in self.fixed.items():
-            found[:, self.names.index(name)] = value
-        return found
+            cells[:, self.names.index(name)] = value
+        return cells
 
 
 def grid_of(
     snapshot: ModelSnapshot, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
 ) -> Grid:
-    """So many points along the two inputs that have no value in `at`, over a box or over the data.
+    """Make a grid over the two inputs that have no value in `at`.
 
-    box: the lowest first and second of these inputs, then the highest.
+    counts: points along each.  box: the lowest first and second of these inputs, then the highest; None for the data's.
 
     >>> from fleetgp import Fleet
     >>> data = [([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])]
@@ -81,9 +79,9 @@ def grid_of(
     fixed = {name: _value(name, value, names, snapshot.units) for name, value in (at or {}).items()}
     left = [d for d, name in enumerate(names) if name not in fixed]
     if len(left) != 2:
-        told = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
+        got = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
         advice = f": give the others a value, {_example(snapshot, names, left)}" if len(left) > 2 else ""
-        raise InputError(f"a map: expected two inputs without a value, got {told}{advice}")
+        raise InputError(f"a map: expected two inputs without a value, got {got}{advice}")
     low, high = _corners(snapshot, left, box)
     first, second = check_counts(counts)
     return Grid(
@@ -92,7 +90,7 @@ def grid_of(
 
 
 def _example(snapshot: ModelSnapshot, names: Sequence[str], left: Sequence[int]) -> str:
-    """How a value is given: one in the middle of the data, of an input that is no longitude or latitude if possible."""
+    """Return an example of `at`: a value in the middle of the data, if possible not of a longitude or latitude."""
     others = [d for d in left if "standard_name" not in coordinate_facts(names[d], snapshot.units)]
     d = (others or list(left))[-1]
     low, high = corners(snapshot.shards.summaries_along_arc(snapshot.rule.longitude))
@@ -122,7 +120,7 @@ def _corners(snapshot: ModelSnapshot, left: Sequence[int], box: Sequence[float] 
 
 
 def check_counts(counts: Sequence[int], name: str = "grid") -> tuple[int, int]:
-    """How many points along the two inputs, or one clear error. name: what the caller knows them by."""
+    """Return valid numbers of points along the two inputs. name: what the caller calls them."""
     if not isinstance(counts, list | tuple) or len(counts) != 2:
         raise InputError(f"{name}: expected two numbers of points, (200, 100), got {shortened(counts)}")
     for count in counts:
@@ -134,7 +132,7 @@ def check_counts(counts: Sequence[int], name: str = "grid") -> tuple[int, int]:
 
 
 def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]) -> float:
-    """That of an input, as a caller gives it: a number, or a date where the input is a time."""
+    """Return the value of an input as a number; a caller may give a date where the input is a time."""
     if name not in names:
         raise unknown_name("input in at", name, names)
     unit = time_unit_of(units.get(name))
@@ -151,13 +149,13 @@ def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]
 
 
 def check_within(within: object, name: str = "within") -> None:
-    """One clear error for what is no distance. name: what the caller knows it by."""
+    """Refuse what is not a distance. name: what the caller calls it."""
     if not isinstance(within, int | float | np.integer | np.floating) or isinstance(within, bool) or not within > 0.0:
         raise InputError(f"{name} must be a number of length-scales above 0, or inf, got {shortened(within)}")
 
 
 def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolArray:
-    """(T,) which cells lie at most so many length-scales from an observation; infinity takes all of them."""
+    """Return (T,) which cells lie within this many length-scales of an observation; infinity keeps all cells."""
     from scipy.spatial import cKDTree
 
     check_within(within)
@@ -169,7 +167,7 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
             )
         return np.ones(len(cells), dtype=bool)
     coordinates, kernel, dimension = snapshot.coordinates, snapshot.kernel, snapshot.shards.dimension
-    if coordinates is None:  # they would be agreed on
+    if coordinates is None:  # the agents have not agreed on them yet
         coordinates = agree_on_coordinates(Alone(), snapshot.shards, snapshot.rule)
     places = coordinates.places(np.concatenate([own.inputs for own in snapshot.shards]))
     theta = snapshot.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
@@ -179,7 +177,7 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
 
 
 def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
-    """(T,) which cells a mask keeps: not where it is 0, False or NaN."""
+    """Return (T,) which cells a mask keeps: where it is not 0, False or NaN."""
     count = grid.shape[0] * grid.shape[1]
     if mask is None:
         return np.ones(count, dtype=bool)
@@ -199,12 +197,14 @@ def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
         raise InputError(f"mask: expected true and false, or numbers, got {values.dtype}")
     kept = (values != 0) & ~np.isnan(values.astype(float))
     if not kept.any():
-        raise InputError("mask: it leaves out all cells of the map: expected 1 (or True) where the map shall be")
+        raise InputError(
+            "mask: it leaves out all cells of the map: expected 1 (or True) where cells are to be predicted"
+        )
     return np.asarray(kept)
 
 
 def _as_array(mask: Any) -> Any:
-    """A mask as a caller gives it; what is masked in it is left out."""
+    """Return a mask as an array; entries that are masked themselves count as 0."""
     try:
         return np.ma.filled(mask, 0) if isinstance(mask, np.ma.MaskedArray) else np.asarray(mask)
     except ValueError as error:
@@ -212,7 +212,7 @@ def _as_array(mask: Any) -> Any:
 
 
 def _of_field(grid: Grid, mask: Any) -> Any:
-    """A field's value at every cell, that of its nearest one; NaN beyond its edge."""
+    """Return a field's value at every cell, by its nearest cell; NaN beyond its edge."""
     names = [grid.names[d] for d in grid.along]
     field = named_as(mask.squeeze(drop=True), names)
     if set(map(str, field.dims)) != set(names) or not all(name in field.coords for name in names):
@@ -228,29 +228,27 @@ def _of_field(grid: Grid, mask: Any) -> Any:
 
 
 def _nearest(name: str, have: Array, wanted: Array) -> IntArray:
-    """The position of the nearest cell, -1 outside; longitudes may be whole turns away."""
-    found = nearest_cells(have, wanted)
+    """Return the positions of the nearest cells, -1 outside; longitudes may be whole turns away."""
+    positions = nearest_cells(have, wanted)
     for turn in (-360.0, 360.0) if name.strip().lower() in LONGITUDE_NAMES else ():
-        found = np.where(found < 0, nearest_cells(have, wanted + turn), found)
-    return found
+        positions = np.where(positions < 0, nearest_cells(have, wanted + turn), positions)
+    return positions
 
 
-#: What the variable "cell_status" of a map says of a cell.
+#: The values of the variable "cell_status" of a map, and their meanings.
 KNOWN, PRIOR, LEFT_OUT, MASKED = 0, 1, 2, 3
 MEANINGS = "known no_better_than_the_prior left_out masked"
 CELL_STATUS, N_AGENTS = "cell_status", "n_agents"
 
 
 def chosen_cells(snapshot: ModelSnapshot, grid: Grid, within: float, mask: Mask) -> tuple[BoolArray, Array]:
-    """(T,) the cells that are predicted, and what the status says of the others."""
+    """Return (T,) which cells to predict, and the status of the others."""
     masked = ~cells_in_mask(grid, mask)
     near = cells_within(snapshot, grid.cells, within)
     status = np.where(masked, MASKED, np.where(near, KNOWN, LEFT_OUT))
     if not (near & ~masked).any():
         what = f"cells are masked, or farther than {within:g} length-scales from all observations"
-        outside = describe_extrapolation(
-            grid.cells, np.ones_like(near), snapshot.shards, grid.names, snapshot.units, snapshot.rule, what
-        )
+        outside = describe_extrapolation(grid.cells, np.ones_like(near), replace(snapshot, inputs=grid.names), what)
         raise InputError(
             f"the map is empty, choose another box or other values, or a larger within (--within): {outside}"
         )
@@ -258,25 +256,25 @@ def chosen_cells(snapshot: ModelSnapshot, grid: Grid, within: float, mask: Mask)
 
 
 def on_all_cells(status: Array, chosen: BoolArray, prior_only: BoolArray) -> Array:
-    """The status (T,), with what the answers at the chosen cells say."""
-    found = status.copy()
-    found[chosen] = np.where(prior_only, PRIOR, KNOWN)
-    return found
+    """Return the status (T,) with that of the predicted cells."""
+    result = status.copy()
+    result[chosen] = np.where(prior_only, PRIOR, KNOWN)
+    return result
 
 
 def identifier(name: str) -> str:
-    """A name as NetCDF programs like it."""
+    """Return a name without characters that NetCDF programs may refuse."""
     return re.sub(r"\W", "_", name)
 
 
 def variable_names(target: str) -> dict[str, str]:
-    """What the columns of an answer are called in a map."""
+    """Return the names of a map's variables by the columns of an answer."""
     label = identifier(target)
     return {"mean": label, "std": f"{label}_std", "std_observed": f"{label}_std_observed", N_AGENTS: N_AGENTS}
 
 
 def check_names(grid: Grid, target: str) -> None:
-    """One clear error where the map's variables and coordinates would have the same name."""
+    """Refuse a map whose variables or coordinates would have the same name."""
     names = [*variable_names(target).values(), CELL_STATUS, *(identifier(name) for name in grid.names)]
     for name in names:
         if names.count(name) > 1:
@@ -292,12 +290,12 @@ def map_dataset(
     facts: Mapping[str, str],
     units: str = "",
 ) -> Any:
-    """The map. columns: the answer at the chosen cells.  status: (T,).  units: of the target, if not the fleet's."""
+    """Return the map. columns: of the answer, at the chosen cells.  status: (T,).  units: of the target, if changed."""
     x, y = (identifier(grid.names[d]) for d in grid.along)
     target, points = snapshot.target, snapshot.points(grid.cells)
     unit = units or snapshot.units.get(target, "")
     of_target = {"units": unit} if unit else {}
-    told = {
+    attributes = {
         "mean": {"long_name": f"predicted mean of {target}", **of_target},
         "std": {"long_name": f"standard deviation of {target}", **of_target},
         "std_observed": {"long_name": f"standard deviation of an observation of {target}", **of_target},
@@ -311,27 +309,23 @@ def map_dataset(
 
     names = variable_names(target)
     variables: dict[str, Any] = {
-        names[name]: ((y, x), over(values, *((np.int32, 0) if name == N_AGENTS else (float, np.nan))), told[name])
+        names[name]: ((y, x), over(values, *((np.int32, 0) if name == N_AGENTS else (float, np.nan))), attributes[name])
         for name, values in columns.items()
     }
     flags: dict[str, Any] = {
         "flag_values": np.array([KNOWN, PRIOR, LEFT_OUT, MASKED], dtype=np.int8),
         "flag_meanings": MEANINGS,
+        "long_name": "what is known of this cell",
     }
-    flags["long_name"] = "what the data say of this cell"
     variables[CELL_STATUS] = (y, x), status.astype(np.int8).reshape(grid.shape).T, flags
     along = {grid.names[d]: axis for d, axis in zip(grid.along, grid.axes, strict=True)}
-    coordinates = {
-        identifier(name): (
-            identifier(name) if name in along else (),
-            shown_axis(points, along[name], name)
-            if name in along
-            else shown_axis(points, np.array([grid.fixed[name]]), name)[0],
-            coordinate_facts(name, snapshot.units),
-        )
-        for name in reversed(grid.names)
-    }
-    count = len(snapshot.shards)
-    agents = "1 agent" if count == 1 else f"{count} agents"
-    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "snapshot": "FleetGP"}
+    coordinates: dict[str, tuple[Any, ...]] = {}
+    for name in reversed(grid.names):
+        key, facts_of_name = identifier(name), coordinate_facts(name, snapshot.units)
+        if name in along:
+            coordinates[key] = key, shown_axis(points, along[name], name), facts_of_name
+        else:
+            coordinates[key] = (), shown_axis(points, np.array([grid.fixed[name]]), name)[0], facts_of_name
+    agents = "1 agent" if len(snapshot.shards) == 1 else f"{len(snapshot.shards)} agents"
+    title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "source": "FleetGP"}
     return xarray().Dataset(variables, coords=coordinates, attrs={**title, **facts})

@@ -1,4 +1,4 @@
-"""Several outputs of one fleet, temperature and salinity of the same boats say, that share their length-scales."""
+"""Several outputs of one fleet that share their length-scales, for example temperature and salinity of boats."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, che
 class Outputs:
     """Independent outputs with the same kernel, each with a sigma_f (of every term) and a noise of its own.
 
-    shards: a list of (X_i, Y_i), one per agent, with a column of Y_i for each target; NaN where a target was not
-        observed, and then the row does not count for it. Or of (X_i, Y_i, S_i), with the known standard deviation of
-        each observation's own noise, in columns as Y_i.
-    targets: the names of the outputs; without them those of the columns, where the Y_i are data frames.
+    shards: a list of (X_i, Y_i), one per agent, with a column of Y_i for each target, NaN where a target was not
+        observed. Or of (X_i, Y_i, S_i) with known standard deviations of the observations, in the same columns.
+    targets: the names of the outputs; by default those of the columns, where the Y_i are data frames.
 
-    All else is as for a `Fleet`, with one kernel. `fleets` has a fleet for each target: an ordinary one, to condition,
+    Everything else is as for a `Fleet`, with one kernel. `fleets` has an ordinary fleet for each target, to condition,
     calibrate, map and save.
 
     >>> import fleetgp as fg
@@ -88,8 +87,6 @@ class Outputs:
             target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
         }
 
-    # ---- what they have in common -------------------------------------------------------------------------------
-
     @property
     def targets(self) -> tuple[str, ...]:
         """The names of the outputs."""
@@ -101,15 +98,13 @@ class Outputs:
 
     @property
     def sharing(self) -> Sharing:
-        """Which hyperparameters are shared, and which are an output's own."""
+        """Which hyperparameters are shared, and which belong to one output."""
         return Sharing.of(self._first.kernel, self._first.dimension, len(self.fleets))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the hyperparameters of all outputs: those that they share, then each target's own."""
+        """The names of the hyperparameters: those that are shared, then each target's own."""
         return self.sharing.names(self._first.names, self.targets)
-
-    # ---- training and prediction --------------------------------------------------------------------------------
 
     def train(
         self,
@@ -119,13 +114,13 @@ class Outputs:
         progress: bool | Listener = False,
         **options: Unpack[TrainKeywords],
     ) -> dict[str, Fit]:
-        """Agree on the hyperparameters of all outputs; a result for each, which its fleet takes over.
+        """Learn the hyperparameters of all outputs; return a result for each, which its fleet takes over.
 
         preset, progress, options: those of `Fleet.train`, with theta0, bounds, priors and fixed of `names`. "signal"
             and "noise" stand for those of all outputs. dec-full-gp trains one output at a time, and is refused.
 
-        The ledger, the jitter and the likelihoods of the starts are those of all outputs together; a prior on what they
-        share is in the penalty of each, and counts once.
+        Ledger, jitter and likelihoods of the starts are those of all outputs together. A prior on a shared
+        hyperparameter is in the penalty of each output, and counts once.
         """
         row, first = training_method(method), self._first
         refuse_moments(row)
@@ -153,12 +148,12 @@ class Outputs:
         agent: AgentName | None = None,
         **options: Unpack[PredictKeywords],
     ) -> dict[str, Prediction]:
-        """Every output at the queries. observed, agent, options: those of `Fleet.predict`."""
+        """Predict every output at the queries. observed, agent, options: those of `Fleet.predict`."""
         how: dict[str, Any] = {"observed": observed, "agent": agent, **options}
         return {target: fleet.predict(queries, method, **how) for target, fleet in self.fleets.items()}
 
     def close(self) -> None:
-        """End the workers of a cluster; the next training or prediction starts others."""
+        """End the workers of a cluster; the next training or prediction starts new ones."""
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -184,7 +179,7 @@ class Outputs:
 def check_outputs(
     shards: Sequence[tuple[Any, ...]], targets: Sequence[str] | None, inputs: Sequence[str] | None
 ) -> tuple[dict[str, list[Observations]], tuple[str, ...] | None]:
-    """Every target's data, and the inputs' names, or one error that names the agent."""
+    """Return every target's data, and the inputs' names; errors name the agent."""
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, Y_i), one per agent, with at least one agent")
     pairs, deviations = parted(shards)
@@ -215,7 +210,7 @@ def check_outputs(
 
 
 def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
-    """One column for each target, NaN where it was not observed."""
+    """Return one column for each target, NaN where it was not observed."""
     if not targets:
         raise InputError('targets: expected the names of the columns of Y, got none: give targets=["temperature", ..]')
     if column_names(given, what) is not None:
@@ -232,7 +227,7 @@ def _columns(given: Any, what: str, targets: Sequence[str]) -> Array:
 
 
 def _known(given: Any, agent: int, targets: Sequence[str], observed: Array) -> Array:
-    """The known standard deviations of an agent's observations, (N, K); those of no observation do not count."""
+    """Return the known standard deviations of an agent's observations, (N, K)."""
     check_aligned(given, observed, f"agent {agent}: ", ("S", "Y"))
     values = _columns(given, f"agent {agent}: S", targets)
     if values.shape != observed.shape:

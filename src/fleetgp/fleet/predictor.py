@@ -1,8 +1,8 @@
 """The predictor of the agents hosted here: all of a fleet, a worker's group, or the one of this robot.
 
 A question is answered in four steps: the agents agree on the model (how it sees the data, and theta), they are
-conditioned on their data, they agree on what the method needs from others, and the method answers. All but the last
-are done once, and kept in a `PredictionCache`.
+conditioned on their data, they agree on what the method needs from others, and the method answers. The results of the
+first three are kept in a `PredictionCache`.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from fleetgp.training.reporting import about_coordinates
 
 
 class FleetPredictor(Protocol):
-    """What a conditioned fleet asks, wherever its agents are."""
+    """Answers the questions of a conditioned fleet, wherever its agents are."""
 
     @property
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
-        """What the last answer of dec-full-gp was from, and of how many rows; None if none came from this process."""
+        """The moments of the last answer by dec-full-gp in this process, and (M,) how many rows they include."""
 
-    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        """The answers at some thousand queries at a time, each with its number."""
+    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]: ...
 
-    def joint(self, question: Question) -> Joint:
-        """The answer at all queries together."""
+    def joint(self, question: Question) -> Joint: ...
 
-    def gradient(self, question: Question) -> Gradient:
-        """The gradients of the mean at the queries."""
+    def gradient(self, question: Question) -> Gradient: ...
 
 
 def renew(cache: PredictionCache, snapshot: ModelSnapshot, options: PredictionOptions) -> None:
-    """Before another snapshot is predicted from: what was agreed on stays if only rows have come."""
+    """Prepare the cache for another snapshot: clear it, unless the snapshot only has more rows."""
     if cache.last is None or cache.last[1] != options or not snapshot.grown_from(cache.last[0]):
         cache.clear()
     cache.last = snapshot, options
 
 
 class Predictor:
-    """snapshot: with the data of the hosted agents, and of estimates that differ their own.  options: of the engine."""
+    """Answers questions for the hosted agents.
+
+    snapshot: with the data of the hosted agents, and their theta if estimates differ.  options: of the engine.
+    """
 
     def __init__(
         self, snapshot: ModelSnapshot, options: PredictionOptions, cache: PredictionCache | None = None
@@ -71,29 +71,29 @@ class Predictor:
 
     @property
     def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
-        """The moments that dec-full-gp last agreed on with engine="auto", and (M,) of how many rows they are."""
+        """The moments that dec-full-gp last agreed on with engine="auto", and (M,) how many rows they include."""
         options = PredictionOptions(seed=self.snapshot.seed)
         known = self.cache.shared.get(prediction_method("dec-full-gp").agreement_key(options))
         return None if known is None or known.value.moments is None else (known.value.moments, known.rows)
 
     def predict(self, network: Network, question: Question) -> Prediction:
-        """Mean and variance at all queries."""
+        """Predict mean and variance at all queries."""
         return joined([block for _, block in self.predict_in_blocks(network, question)])
 
     def predict_in_blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
-        """All agreements that are needed are made at once, the answers as they are asked for."""
+        """Agree on what is needed, and yield (number, answer) for blocks of some thousand queries."""
         return predict_in_blocks(*self._prepared(network, question))
 
     def joint(self, network: Network, question: Question) -> Joint:
-        """At all queries together."""
+        """Predict mean and covariance at all queries together."""
         return joint(*self._prepared(network, question))
 
     def gradient(self, network: Network, question: Question) -> Gradient:
-        """By the inputs as they are given."""
+        """Return the gradient of the mean by the inputs as they are given."""
         return gradient(*self._prepared(network, question))
 
     def conditioned(self, network: Network, method: PredictionMethod) -> Conditioned:
-        """The hosted agents at the model that they agree on, now or before."""
+        """Return the hosted agents, conditioned at the model that they agree on, now or before."""
         snapshot, options, rows = self.snapshot, self.options, self.snapshot.rows
         view, theta = self.cache.agreed(
             network,
@@ -110,7 +110,7 @@ class Predictor:
         return self._conditioned[method.decentralized]
 
     def _prepared(self, network: Network, question: Question) -> tuple[Conditioned, Network, Question, SharedState]:
-        """All agreements that are needed, made now or before."""
+        """Return what the method's functions need, with all agreements made now or before."""
         method = question.method
         conditioned, shared = self.conditioned(network, method), SharedState()
         if len(question.queries):
@@ -124,7 +124,7 @@ class Predictor:
         return conditioned, network, question, shared
 
     def _previous(self, network: Network, method: PredictionMethod, known: CacheEntry | None) -> PreviousState | None:
-        """What the agents hold of what a method needs: from their last agreement, or from the training."""
+        """Return the state from the agents' last agreement, or from the training."""
         snapshot = self.snapshot
         if known is None and snapshot.moments is not None and method.takes_moments(central=snapshot.central):
             known = CacheEntry(SharedState(moments=snapshot.moments), 0, snapshot.trained)
@@ -136,7 +136,7 @@ class Predictor:
 def agree_on_model(
     network: Network, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions
 ) -> tuple[View, Array]:
-    """How the model sees the data, and the agents' common theta."""
+    """Agree on how the model sees the data, and on theta."""
     reduction = ByTree(network) if method.decentralized else ByServer(network)
     coordinates, scaling = snapshot.coordinates, snapshot.scaling
     if coordinates is None:
@@ -150,7 +150,7 @@ def agree_on_model(
             scaling = agree_on_scaling(reduction, shards, snapshot.mean, normalize=snapshot.normalize)
     theta = snapshot.theta
     if theta.ndim == 2:
-        # Each agent has its own estimate; a joint prediction needs one model, so they agree on the mean.
+        # Each agent has its own estimate, and a prediction needs one model: they agree on the mean.
         with network.phase("model"):
             theta = np.exp(reduction.total(np.log(theta)) / network.agents)
     if snapshot.scaling is None and snapshot.mean != "zero":
@@ -168,7 +168,7 @@ def _generalized(
     theta: Array,
     options: PredictionOptions,
 ) -> Scaling:
-    """The mean function by generalized least squares at a theta that was given. snapshot: in model coordinates."""
+    """Fit the mean function by generalized least squares at a given theta. snapshot: in model coordinates."""
     shards, dimension = snapshot.shards, snapshot.shards.dimension
     scaled = theta / np.exp(scaling.shift(snapshot.kernel.units(dimension)))
     pairs = zip(shards.rescaled(scaling), network.hosted, strict=True)
@@ -189,7 +189,7 @@ def _generalized(
 def calibrate_hosted(
     snapshot: ModelSnapshot, network: Network, method: PredictionMethod, options: PredictionOptions, holding: Holding
 ) -> Calibration:
-    """The part of the agents hosted here, whose data the snapshot has."""
+    """Calibrate with the agents hosted here, whose data the snapshot has."""
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
     fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)

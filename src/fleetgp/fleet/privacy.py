@@ -1,7 +1,7 @@
-"""Which kinds of content each method may send: the table of docs/privacy.md, as code.
+"""Which kinds of content each method may send: the table of docs/privacy.md as code.
 
-A fleet with `private` refuses by it, `recommend` chooses by it, and `verify` holds ledgers against it. The tests
-compare both the table and the document with what runs send.
+A fleet with `private` refuses methods by it, `recommend` chooses by it, and `verify` compares ledgers with it. Tests
+compare the document and this module with what methods send.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.ledger import KINDS
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.prediction.registry import METHODS as PREDICTORS
-from fleetgp.prediction.registry import PREDICTION_METHODS, prediction_method
+from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.methods import METHODS as TRAINERS
-from fleetgp.training.methods import TRAINING_METHODS, TrainingMethod
+from fleetgp.training.methods import TrainingMethod
 
-#: What must not be told, each with all before it: single rows of the data; sums over them, which of few rows are the
-#: rows (moments); values of likelihoods and their derivatives.
+#: What must stay private, each with all before it: single rows; sums over rows (moments), which of few rows are the
+#: rows; values of likelihoods and their derivatives.
 Private = Literal["rows", "sums", "likelihoods"]
 PRIVATE: tuple[Private, ...] = get_args(Private)
 ROWS = ("inputs", "observations")
-#: What a fleet can be made with, so far: it refuses what would reveal a row.
+#: What `Fleet` takes: it refuses what would reveal a row.
 PrivateRows = Literal["rows"]
-#: The predictor of a fleet that is asked without one, and where rows are private: the most accurate that sends none.
+#: The default prediction method, and the one where rows are private: the most accurate that sends none.
 PREDICTOR, PREDICTOR_WITHOUT_ROWS = "dec-nn-grbcm", "dec-nn-rbcm"
-#: Rows of an agent below which means and extremes over them reveal them.
+#: Means and extremes over fewer rows reveal them.
 FEWEST_ROWS = 5
-#: Rows of an agent below which its moments may determine them. No grid has more sums than this, with those of the
-#: observations at most twice as many, and every row has two unknown numbers at least.
+#: Moments of fewer rows may determine them: no grid has more sums than this, with those of the observations at most
+#: twice as many, and every row has at least two unknown numbers.
 FEWEST_ROWS_FOR_MOMENTS = LARGEST_GRID
 
 
 def kinds_of_prediction(
     method: PredictionMethod, kernel: Kernel | None = None, engine: str = "auto", consensus: str = "tree"
 ) -> tuple[str, ...]:
-    """The kinds of content that an answer by this method may send. kernel: None for any.
+    """Return the kinds of content that an answer by this method may send. kernel: None for any.
 
-    NPAE sends inputs but where vectors on the box of all data will do, which needs the squared exponential.
+    NPAE sends inputs unless vectors on the box of all data suffice, which needs the squared exponential.
 
     >>> kinds_of_prediction(PREDICTORS["dec-rbcm"]), kinds_of_prediction(PREDICTORS["dec-full-gp"])
     (('predictions', 'statistics'), ('statistics', 'moments'))
     """
-    return _sorted(*method.kinds(kernel, engine, consensus))
+    sent = method.kinds(kernel, engine, consensus)
+    return tuple(kind for kind in KINDS if kind in sent)
 
 
 def withheld(private: Private | None) -> tuple[str, ...]:
-    """The kinds that may not be sent where something is private; see `refusal` for likelihoods.
+    """Return the kinds of content that may not be sent; see `refusal` for likelihoods.
 
     >>> withheld("rows"), withheld("sums")
     (('inputs', 'observations'), ('inputs', 'observations', 'moments'))
@@ -59,7 +60,7 @@ def withheld(private: Private | None) -> tuple[str, ...]:
 
 
 def check_private(private: object) -> None:
-    """What may be private, or one clear error."""
+    """Refuse an unknown level of privacy."""
     if private is not None:
         check_name("private", private, PRIVATE)
 
@@ -71,17 +72,16 @@ def refusal(
     engine: str = "auto",
     rows: int | None = None,
 ) -> str:
-    """Why a method may not be used where something is private; empty if it may.
+    """Return why a method may not be used where something is private; empty if it may.
 
     rows: of the smallest agent, if they are known: moments of few rows determine the rows.
     """
-    if isinstance(method, TrainingMethod):
-        kinds = method.kinds
-    else:
-        kinds = kinds_of_prediction(method, kernel, engine)
-    told = [kind for kind in withheld(private) if kind in kinds]
-    if told:
-        return f"it sends {_words(told)}, which are private"
+    kinds = method.kinds if isinstance(method, TrainingMethod) else kinds_of_prediction(method, kernel, engine)
+    refused = [kind for kind in withheld(private) if kind in kinds]
+    if refused == ["moments"]:
+        return "it sends sums over the data (moments), which are private"
+    if refused:
+        return f"it sends {' and '.join(refused)} of single rows, which are private"
     if private is not None and isinstance(method, PredictionMethod) and method.reveals:
         return method.reveals
     if private == "rows" and "moments" in kinds and rows is not None and rows < FEWEST_ROWS_FOR_MOMENTS:
@@ -98,7 +98,7 @@ def refusal(
 
 
 def check_private_rows(private: object, counts: Sequence[int] = ()) -> PrivateRows | None:
-    """What a fleet is made with, or one clear error. counts: rows of each agent."""
+    """Return a valid `private` of a fleet. counts: rows of each agent."""
     if private is None:
         return None
     if not isinstance(private, str) or private != "rows":
@@ -113,7 +113,7 @@ def check_private_rows(private: object, counts: Sequence[int] = ()) -> PrivateRo
 
 
 def predictor_of(private: Private | None, method: str | None = None) -> PredictionMethod:
-    """The prediction method that was asked for, or the default one.
+    """Return the prediction method of this name, or the default one.
 
     >>> predictor_of(None).name, predictor_of("rows").name, predictor_of("rows", "dec-poe").name
     ('dec-nn-grbcm', 'dec-nn-rbcm', 'dec-poe')
@@ -129,7 +129,7 @@ def refuse_private(
     engine: str = "auto",
     rows: int | None = None,
 ) -> None:
-    """One clear error for a method that would reveal what is private. It names the methods that do not."""
+    """Refuse a method that would reveal what is private. The error names the methods that do not."""
     if why := refusal(method, private, kernel, engine, rows):
         others = TRAINERS if isinstance(method, TrainingMethod) else PREDICTORS
         allowed = [
@@ -144,29 +144,9 @@ def refuse_private(
 
 
 def refuse_queries(private: Private | None, what: str, instead: str) -> None:
-    """One clear error for what would ask the fleet about the places of an agent's own rows."""
+    """Refuse what would ask the fleet about the places of an agent's own rows."""
     if private is not None:
         raise InputError(
             f'{what} is refused by private="{private}": the inputs of rows would be queries, which all agents see. '
             f"{instead}"
         )
-
-
-def _words(kinds: list[str]) -> str:
-    if kinds == ["moments"]:
-        return "sums over the data (moments)"
-    return " and ".join(kinds) + " of single rows"
-
-
-def _sorted(*kinds: str) -> tuple[str, ...]:
-    return tuple(kind for kind in KINDS if kind in kinds)
-
-
-def table() -> list[tuple[str, str]]:
-    """For docs/privacy.md: the kinds of content, and the methods that may send just these."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for task, names in (("training", TRAINING_METHODS), ("prediction", PREDICTION_METHODS)):
-        for name in names:
-            kinds = TRAINERS[name].kinds if task == "training" else kinds_of_prediction(PREDICTORS[name])
-            found.setdefault((task, ", ".join(kinds)), []).append(f"`{name}`")
-    return [(f"{task}: {', '.join(names)}", kinds) for (task, kinds), names in found.items()]

@@ -17,7 +17,7 @@ AgentName = int | str
 
 
 def check_agent(agent: object, labels: Sequence[str] | int) -> int:
-    """The number of an agent that is given by it, or by its name; or one clear error. labels: names, or how many.
+    """Return the number of an agent, given by its number or its name. labels: the agents' names, or how many there are.
 
     >>> check_agent("Bo", ("Ada", "Bo")), check_agent(0, ("Ada", "Bo"))
     (1, 0)
@@ -37,9 +37,9 @@ def check_agent(agent: object, labels: Sequence[str] | int) -> int:
 
 
 def cells_as_frame(data: Any, inputs: Sequence[str] | None) -> Any:
-    """The cells of an xarray Dataset or DataArray as a data frame with the inputs as columns; anything else as it is.
+    """Return the cells of an xarray Dataset or DataArray as a data frame of the inputs; anything else as it is.
 
-    A row for each combination along the axes of the inputs, in the order of the data's own axes, the last one fastest.
+    There is a row for each combination along the axes of the inputs, in the order of the data's axes, the last fastest.
     """
     if not hasattr(data, "dims") or not hasattr(data, "coords"):
         return data
@@ -61,7 +61,7 @@ def cells_as_frame(data: Any, inputs: Sequence[str] | None) -> Any:
 
 
 def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
-    """A data frame whose times, of inputs that are times, are numbers in their units; anything else as it is."""
+    """Return a data frame with times as numbers, for inputs that are times; anything else as it is."""
     columns = column_names(frame, "queries")
     times = [name for name, unit in units.items() if time_unit_of(unit) is not None]
     if columns is None and times and _has_dates(frame):
@@ -78,7 +78,7 @@ def with_numbers(frame: Any, units: Mapping[str, str]) -> Any:
 
 
 def _has_dates(values: Any) -> bool:
-    """Whether an array, or lists, have a text, a date or a time in them."""
+    """Whether an array or lists contain a text, a date or a time."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return False
     items = np.asarray(values, dtype=object).ravel()

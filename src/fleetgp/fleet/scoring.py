@@ -1,4 +1,4 @@
-"""Observations that a fleet has not seen, and how good its predictions of them are."""
+"""Scores of a fleet's predictions of observations that it has not seen."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ EVERY = slice(None)
 
 @dataclass(frozen=True)
 class Truth:
-    """inputs: (T, D), values: (T,).  known: (T,) variances on top of what the fleet knows of its noise.
+    """Observations to predict.
 
-    rows: the rows of each agent that has some, by its number; empty where they are nobody's.
+    inputs: (T, D), values: (T,).  known: (T,) known variances, in addition to the fleet's noise.
+    rows: the rows of each agent that has some, by its number; empty if they belong to no agent.
     """
 
     inputs: Array
@@ -34,7 +35,7 @@ class Truth:
 
     @classmethod
     def of(cls, X: Any, y: Any, s: Any, agents: int, inputs: Sequence[str] | None, units: Mapping[str, str]) -> Truth:
-        """From what a caller gives to `Fleet.score`, or one clear error."""
+        """Check what a caller gives to `Fleet.score`."""
         given = ([0], [(X, y)], None if s is None else [s]) if y is not None else _of_agents(X, s, agents)
         whose, pairs, deviations = given
         try:
@@ -50,7 +51,7 @@ class Truth:
     def scores(
         self, prediction: Prediction, trivial: Trivial, level: float, agents: Sequence[str], *, one_asks: bool
     ) -> Scores:
-        """Of a prediction of these observations. agents: their names.  one_asks: whether only one gets the answer."""
+        """Score a prediction of these observations. agents: names.  one_asks: whether only one gets the answer."""
         means, variances = prediction.means, prediction.variances
 
         def scored(answer: int, rows: slice = EVERY) -> Scores:
@@ -68,7 +69,7 @@ class Truth:
 
 
 def own_places(shards: Dataset, queries: Array) -> int:
-    """How many of the queries are inputs of the agents' rows, to the last bit; none where these are in files."""
+    """Count the queries that equal inputs of the agents' rows to the last bit; 0 if the rows are in files."""
     if not shards.in_memory:
         return 0
     seen = np.concatenate([row_hashes(own.inputs) for own in shards])
@@ -76,13 +77,13 @@ def own_places(shards: Dataset, queries: Array) -> int:
 
 
 def trivial_of(shards: Dataset) -> Trivial:
-    """What says the same everywhere, of all agents' observations; nothing is loaded."""
+    """Return mean and variance of all agents' observations; nothing is loaded."""
     whole = joined(shards.summaries)
     return Trivial(whole.mean, whole.squares / whole.count)
 
 
 def _of_agents(shards: Any, s: Any, agents: int) -> tuple[list[int], Any, list[Any] | None]:
-    """The agents that have rows, and these."""
+    """Return the agents that have rows, and these."""
     if s is not None:
         raise InputError("score: expected the known deviations s_i with each agent's rows, (X_i, y_i, s_i), got s")
     if not isinstance(shards, list | tuple) or len(shards) != agents:
@@ -96,7 +97,7 @@ def _of_agents(shards: Any, s: Any, agents: int) -> tuple[list[int], Any, list[A
 
 
 def _known(shards: Dataset, known: Sequence[Any] | None) -> Array:
-    """(T,) the variances that come on top of what the fleet knows of its noise."""
+    """Return (T,) the known variances, in addition to the fleet's noise."""
     if known is None:
         return np.zeros(sum(map(len, shards)))
     pairs = enumerate(zip(known, shards, strict=True))

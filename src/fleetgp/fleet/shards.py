@@ -1,9 +1,4 @@
-"""The agents' data as a caller gives them: checked, copied, with the names of their columns if they have any.
-
-Hyperparameters as a caller gives them to a fleet, checked against its data.
-
-Noise that differs, as a caller gives it: deviations with the data, one noise per agent, weights for outliers.
-"""
+"""Checks of what a caller gives to a fleet: the agents' data, hyperparameters for these data, and the noise."""
 
 from __future__ import annotations
 
@@ -25,14 +20,19 @@ from fleetgp.model.noise import NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.validation import as_names, as_numbers, by_name, check_aligned, check_finite, column_names
 
-#: Beyond so many deviations from 0, theirs and those of the model, observations have a mean; of few nothing is said.
+#: As many standard deviations from 0 (of the data and of the model) as observations may lie without a warning, which
+#: needs at least this many observations.
 OFFSET, FEWEST_TO_JUDGE = 3.0, 10
+#: One noise per agent.
+AGENTS = "agents"
+#: The noise as a caller gives it: one for all, AGENTS, or a name for the noise of each agent.
+NoiseName = str | Sequence[str] | None
 
 
 def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Dataset, tuple[str, ...] | None]:
-    """Every agent's data as float arrays, and the inputs' names, or one error that names the agent.
+    """Return every agent's data as float arrays, and the inputs' names; errors name the agent.
 
-    Data frames are put in the order of `inputs`, or of agent 0's columns.
+    Columns of data frames are put in the order of `inputs`, or of agent 0's columns.
     """
     if isinstance(shards, Dataset):  # checked while they were read
         return shards, None if inputs is None else as_names(inputs, "inputs")
@@ -61,18 +61,18 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
 
 
 def checked_rows(
-    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, watched: Inspection | None
+    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, inspected: Inspection | None
 ) -> tuple[Observations, Inspection]:
-    """New rows of an agent, checked as the old ones were; what they make suspicious is said.
+    """Check new rows of an agent, and warn of what is suspicious of them together with the old ones.
 
-    watched: what was seen of the old rows, if they were looked at before.
+    inspected: the inspection of the old rows, if there was one.
     """
     check_aligned(*more, f"agent {agent}: ", ("X", "y"))
     new = _check_shard(more, agent, names)
     if new.dimension != old.dimension:
         raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
     labels = _labels(names, old.dimension)
-    before = Inspection.of(old.inputs, old.values) if watched is None else watched
+    before = Inspection.of(old.inputs, old.values) if inspected is None else inspected
     after, known = before.plus(Inspection.of(new.inputs, new.values)), before.describe(labels)
     for suspicion in after.describe(labels):
         if suspicion not in known:
@@ -81,7 +81,7 @@ def checked_rows(
 
 
 def refuse_duplicates(shards: Dataset, why: str) -> None:
-    """One clear error for rows whose inputs are the same, where that makes a covariance singular."""
+    """Refuse rows with the same inputs, which make a covariance singular. why: what else is the case."""
     for agent, own in enumerate(shards):
         pair = duplicate_rows(own.inputs)
         if pair is not None:
@@ -92,7 +92,7 @@ def refuse_duplicates(shards: Dataset, why: str) -> None:
 
 
 def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
-    """(M, D) where each agent's data are, in units of how far all data reach along each axis, or on the sphere."""
+    """Return (M, D) the agents' centres, in units of the extent of all data along each axis, or on the sphere."""
     if rule.name == "sphere" and not shards.in_memory:
         raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
     if rule.name == "sphere":
@@ -105,9 +105,7 @@ def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
 
 
 def describe_seam(shards: Dataset, names: Sequence[str], rule: CoordinateRule) -> list[str]:
-    """Sentences on inputs called longitude whose data lie on both sides of 180 degrees (or of 0, from 0 to 360) where
-    the coordinates take them for numbers.
-    """
+    """Describe longitudes on both sides of 180 degrees (or of 0, from 0 to 360) in coordinates without a seam."""
     if rule.longitude >= 0:
         return []
     sentences = []
@@ -160,7 +158,7 @@ def _labels(names: Sequence[str] | None, dimension: int) -> Sequence[str]:
 
 
 def _names(given: Sequence[Any], inputs: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The inputs' names: as they were given, or those of agent 0's columns, which all must have."""
+    """Return the inputs' names: those given, or those of agent 0's columns, which all agents must have."""
     every = [column_names(x, f"agent {agent}: X") for agent, x in enumerate(given)]
     if inputs is not None:
         return as_names(inputs, "inputs")
@@ -194,11 +192,11 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
-    return Observations(inputs, observations).locked()  # posteriors are kept for as long as the data are the same
+    return Observations(inputs, observations).locked()  # posteriors are kept while the data are the same
 
 
 def check_theta_of(shards: Dataset, theta: object, names: Sequence[str], name: str = "theta") -> Array:
-    """One theta in natural units, (P,), or one clear error. names: of the hyperparameters."""
+    """Return a valid theta in natural units, (P,). names: of the hyperparameters."""
     values = as_numbers(theta, name)
     if values.shape == (len(names),) and values[-1] == 0:
         refuse_duplicates(shards, f"{name} has sigma_eps = 0")
@@ -206,7 +204,7 @@ def check_theta_of(shards: Dataset, theta: object, names: Sequence[str], name: s
 
 
 def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array:
-    """One or several starts as log theta, (S, P)."""
+    """Return one or several starts as log theta, (S, P)."""
     array = as_numbers(theta0, "theta0")
     rows = array if array.ndim == 2 else [array]
     if not len(rows):
@@ -214,15 +212,8 @@ def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array
     return np.log([check_theta_of(shards, row, names, "theta0") for row in rows])
 
 
-#: One noise per agent.
-AGENTS = "agents"
-
-#: As a caller gives it: one for all, AGENTS, or a name for the noise of each agent.
-NoiseName = str | Sequence[str] | None
-
-
 def parted(shards: Any) -> tuple[Any, list[Any] | None]:
-    """(X, y) of each agent, and the known deviations, if the data have any: all agents', or nobody's."""
+    """Return (X, y) of each agent, and the known standard deviations s of all agents, or None."""
     with_known = [isinstance(shard, list | tuple) and len(shard) == 3 for shard in shards]
     if not any(with_known):
         return shards, None
@@ -235,17 +226,17 @@ def parted(shards: Any) -> tuple[Any, list[Any] | None]:
 
 
 def noise_model_of(noise: NoiseName, agents: int, *, known: bool, robust: bool) -> NoiseModel:
-    """The noise that so many agents have, or one clear error. known: whether there are known standard deviations."""
+    """Return the model of the agents' noise. known: whether there are known standard deviations."""
     return NoiseModel(known=known, robust=robust, groups=tuple(dict.fromkeys(_groups(noise, agents))))
 
 
 def own_groups(noise: NoiseName, agents: int, noise_model: NoiseModel) -> list[int]:
-    """Of each agent the number of its noise."""
+    """Return the number of each agent's noise."""
     return [noise_model.groups.index(name) for name in _groups(noise, agents)] or [0] * agents
 
 
 def _groups(noise: NoiseName, agents: int) -> list[str]:
-    """The name of each agent's noise; none for one for all."""
+    """Return the name of each agent's noise; none if all agents share one."""
     if noise is None:
         return []
     if isinstance(noise, str) and noise == AGENTS:
@@ -260,7 +251,7 @@ def _groups(noise: NoiseName, agents: int) -> list[str]:
 
 
 def check_deviations(given: Any, y: Array, agent: int) -> Array:
-    """The known deviations of an agent's observations, (N,)."""
+    """Return the known standard deviations of an agent's observations, (N,)."""
     what = f"agent {agent}: s"
     check_aligned(given, y, f"agent {agent}: ", ("s", "y"))
     values = as_numbers(given, what)
@@ -279,9 +270,9 @@ def observed_more(
     more: tuple[Any, Any, Any],
     noise_model: NoiseModel,
     names: Sequence[str] | None,
-    watched: Inspection | None,
+    inspected: Inspection | None,
 ) -> tuple[Observations, Inspection]:
-    """New rows (X, y, s) of an agent; s is None where there are no known deviations.  watched: see `checked_rows`."""
+    """Check new rows (X, y, s) of an agent; s is None without known deviations.  inspected: see `checked_rows`."""
     if not data.in_memory:
         raise data.not_growing()
     old, (x, y, s) = data[agent], more
@@ -290,8 +281,8 @@ def observed_more(
             ("known deviations s, as before", "none") if noise_model.known else ("no known deviations s", "some")
         )
         raise InputError(f"agent {agent}: expected {expected}, got {got}")
-    new, seen = checked_rows(old, agent, (x, y), names, watched)
+    new, inspection = checked_rows(old, agent, (x, y), names, inspected)
     if noise_model.known:
         new = replace(new, noise_std=check_deviations(s, new.values, agent))
     group = int(noise_model.group(old.rows(slice(1)))[0])
-    return noise_model.observed(new, group), seen
+    return noise_model.observed(new, group), inspection

@@ -33,18 +33,17 @@ class NetworkxGraph(Protocol):
 
 def require_connected(graph: Graph, what: str = "the graph") -> None:
     """One clear error, with the components, for a graph on which some agents cannot be reached."""
-    if len(graph.components) > 1:
-        raise GraphError(_disconnected(graph.components, what))
+    components = graph.components
+    if len(components) > 1:
+        parts = "; ".join("{" + _listed(component) + "}" for component in components[:8])
+        more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
+        raise GraphError(
+            f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"
+        )
 
 
-def named(agents: Iterable[int]) -> str:
+def _listed(agents: Iterable[int]) -> str:
     return listed(str(int(agent)) for agent in agents)
-
-
-def _disconnected(components: list[list[int]], what: str) -> str:
-    parts = "; ".join("{" + named(c) + "}" for c in components[:8])
-    more = f"; ... ({len(components)} components)" if len(components) > 8 else ""
-    return f"{what} is not connected: its components are {parts}{more}. Add edges so that every agent can be reached"
 
 
 def check_agents(agents: object) -> None:
@@ -68,26 +67,6 @@ def pairs_of(edges: object) -> IntArray:
     if given.ndim != 2 or given.shape[1] != 2 or given.dtype.kind not in "iu":
         raise GraphError(f"expected edges as pairs of agents' numbers, as [(0, 1), (1, 2)], got {shortened(edges)}")
     return given.astype(np.int64)
-
-
-def hops_from(source: int, adjacency: csr_array) -> IntArray:
-    """(M,) from one agent to every other that it can reach; M for those it cannot.
-
-    >>> hops_from(1, csr_array([[0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 0]])).tolist()
-    [1, 0, 1, 4]
-    """
-    agents = adjacency.shape[0]
-    order, parents = breadth_first_order(adjacency, source, directed=False)
-    hops = np.full(agents, agents, dtype=np.int64)
-    hops[source] = 0
-    place = np.empty(agents, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    # Breadth first, agents come in the order of their parents: a level ends with the last child of the one before.
-    above, end, level = place[parents[order[1:]]], 1, 0
-    while end < len(order):
-        start, end, level = end, 1 + int(np.searchsorted(above, end)), level + 1
-        hops[order[start:end]] = level
-    return hops
 
 
 class Graph:
@@ -119,7 +98,7 @@ class Graph:
             raise GraphError(f"expected edges between agents 0 .. {agents - 1}, got {wrong}")
         loops = pairs[pairs[:, 0] == pairs[:, 1], 0]
         if loops.size:
-            raise GraphError(f"agents {named(np.unique(loops))} have an edge to themselves: remove the self-loops")
+            raise GraphError(f"agents {_listed(np.unique(loops))} have an edge to themselves: remove the self-loops")
         self.agents = agents
         self.edges: IntArray = np.unique(np.sort(pairs, axis=1), axis=0)
         if as_flag(connected, "connected"):
@@ -191,8 +170,22 @@ class Graph:
         return lower
 
     def distances(self, source: int) -> IntArray:
-        """(M,) hops from one agent to every other that it can reach; M for those it cannot."""
-        return hops_from(source, self.sparse_adjacency)
+        """(M,) hops from one agent to every other that it can reach; M for those it cannot.
+
+        >>> Graph(4, [(0, 1), (1, 2)], connected=False).distances(1).tolist()
+        [1, 0, 1, 4]
+        """
+        order, parents = breadth_first_order(self.sparse_adjacency, source, directed=False)
+        hops = np.full(self.agents, self.agents, dtype=np.int64)
+        hops[source] = 0
+        place = np.empty(self.agents, dtype=np.int64)
+        place[order] = np.arange(len(order))
+        # Breadth first, agents come in the order of their parents: a level ends with the last child of the one before.
+        above, end, level = place[parents[order[1:]]], 1, 0
+        while end < len(order):
+            start, end, level = end, 1 + int(np.searchsorted(above, end)), level + 1
+            hops[order[start:end]] = level
+        return hops
 
     @cached_property
     def algebraic_connectivity(self) -> float:

@@ -196,9 +196,9 @@ def _is_matrix(value: Sequence[object]) -> bool:
 
 
 def relayed(topology: Topology, members: Sequence[int]) -> Topology:
-    """The graph of the members alone, numbered in their order; the others have nothing to say, but relay.
+    """The graph of the members alone, numbered in their order; the others only relay.
 
-    Whoever is next to the same relays is linked in a row, the first with the second and so on: as few links as keep all
+    Members next to the same relays are linked in a row, the first with the second and so on: as few links as keep all
     in touch. In a sequence these links are there in every round.
 
     >>> relayed(Graph.path(4), [0, 2, 3]).edges.tolist(), relayed(Graph.star(4), [1, 2, 3]).edges.tolist()

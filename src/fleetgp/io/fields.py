@@ -18,7 +18,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.io.formats import ColumnBlock, Columns, Reading, Table, check_names, reading_errors
+from fleetgp.io.formats import Columns, Reading, Table, check_names, reading_errors
 from fleetgp.validation import as_numbers, as_path, check_number, check_whole
 
 #: Names under which products keep their axes.
@@ -119,7 +119,7 @@ def check_box(box: Sequence[float]) -> tuple[float, float, float, float]:
     return west, south, east, north
 
 
-def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], IntArray]:
+def times_of(field: Any, date: str | None, path: object) -> tuple[list[str], IntArray]:
     """Return the times of a field as text, and the positions of those on a date, or of all without a date.
 
     A field without times has none of both; a date without a field is an error.
@@ -130,12 +130,12 @@ def moments_of(field: Any, date: str | None, path: object) -> tuple[list[str], I
         return [], np.zeros(0, dtype=np.int64)
     if "time" not in field.coords:
         raise InputError(f"{path}: its axis of time has no dates: select one of its {field.sizes['time']} fields first")
-    moments = [str(moment).replace(" ", "T")[:19] for moment in np.atleast_1d(field["time"].values)]
-    wanted = "" if date is None else _moment(date)
-    result = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+    times = [str(time).replace(" ", "T")[:19] for time in np.atleast_1d(field["time"].values)]
+    wanted = "" if date is None else _time_text(date)
+    result = [position for position, time in enumerate(times) if time.startswith(wanted)]
     if not result:
-        raise InputError(f"{path}: no field of {date}; it has {listed(moments)}")
-    return moments, np.array(result)
+        raise InputError(f"{path}: no field of {date}; it has {listed(times)}")
+    return times, np.array(result)
 
 
 def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, str]:
@@ -150,15 +150,15 @@ def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, s
     if have.ndim != 1:
         raise InputError(f"{path}: at: {name!r} has more than one axis: expected a coordinate along one")
     if have.dtype.kind == "M":
-        moments = [str(moment)[:19] for moment in have]
-        wanted = _moment(value)
-        result = [position for position, moment in enumerate(moments) if moment.startswith(wanted)]
+        times = [str(time)[:19] for time in have]
+        wanted = _time_text(value)
+        result = [position for position, time in enumerate(times) if time.startswith(wanted)]
         if len(result) != 1:
-            which = [moments[position] for position in result] or moments
+            which = [times[position] for position in result] or times
             raise InputError(
                 f"{path}: at: expected one {name} of {value}, got {len(result)}; it has {listed(which)}: choose one"
             )
-        return result[0], f"{name} is {moments[result[0]].removesuffix('T00:00:00')}"
+        return result[0], f"{name} is {times[result[0]].removesuffix('T00:00:00')}"
     check_number(f"at: {name}", value)
     number = float(str(value))
     position = int(nearest_cells(as_numbers(have, f"{path}: {name}"), np.array([number]))[0])
@@ -169,15 +169,15 @@ def at_value(field: Any, name: str, value: object, path: object) -> tuple[int, s
     return position, f"{name} is {have[position]:g}{near}"
 
 
-def listed(moments: Sequence[str]) -> str:
+def listed(times: Sequence[str]) -> str:
     """The days, or the times where a day has several; not all of very many."""
-    days = [moment[:10] for moment in moments]
-    names = days if len(set(days)) == len(days) else [moment[:16] for moment in moments]
+    days = [time[:10] for time in times]
+    names = days if len(set(days)) == len(days) else [time[:16] for time in times]
     few = names if len(names) <= LISTED else [*names[: LISTED - 1], "...", names[-1]]
     return ", ".join(few)
 
 
-def _moment(date: object) -> str:
+def _time_text(date: object) -> str:
     """A date as it is written: a day, or a day and the beginning of a time."""
     text = str(date).strip().replace(" ", "T")
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}(T[\d:]*)?.*", text):
@@ -338,15 +338,15 @@ def _variable(data: Any, name: str | None, path: str | Path) -> Any:
 
 def _one_day(field: Any, date: str | None, path: str | Path) -> tuple[Any, str]:
     """The field of one date, without axes of length one."""
-    moments, result = moments_of(field, date, path)
-    if not moments:
+    times, result = times_of(field, date, path)
+    if not times:
         return field.squeeze(drop=True), ""
     if len(result) > 1:
-        several = [moments[position] for position in result]
+        several = [times[position] for position in result]
         raise InputError(f"{path}: {len(result)} fields, of {listed(several)}: give one as date (--date)")
     if "time" in field.dims:
         field = field.isel(time=result[0], drop=True)
-    return field.squeeze(drop=True), moments[result[0]][:10]
+    return field.squeeze(drop=True), times[result[0]][:10]
 
 
 #: Stored blocks of up to so many cells are read as they are stored: each is unpacked once.
@@ -355,7 +355,7 @@ MOST_STORED = 1 << 22
 TIME = "time"
 
 
-def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
+def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[Table]:
     """Yield blocks of the cells that `parts_of` reads from a file."""
     with opened(file) as data:
         yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
@@ -378,7 +378,7 @@ def table_of(data: Any, names: Sequence[str], targets: Sequence[str], reading: R
         wanted, more = _beside(data, chosen)
         chosen += more
     parts = list(parts_of(data, chosen, wanted, reading, where, MOST_POINTS))
-    columns = {name: np.concatenate([part.values[name] for part in parts]) for name in chosen}
+    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in chosen}
     empty = sum(part.empty for part in parts)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     return Table(columns, (*notes, *describe_empty_cells(empty if targets else 0)), parts[0].units)
@@ -409,7 +409,7 @@ def parts_of(
     where: object,
     rows: int,
     repeated: Sequence[str] = (),
-) -> Iterator[ColumnBlock]:
+) -> Iterator[Table]:
     """Yield the cells chosen by `reading` (date, box, stride, values of other axes), `rows` of them at a time.
 
     targets: names one of which must be known in a cell; with a single axis every cell is a row.
@@ -439,7 +439,7 @@ def parts_of(
         for name, one in celsius.items():
             values[name], note = one.of(values[name])
             converted += note
-        yield ColumnBlock(values, int((~known).sum()), units, (*notes, *converted))
+        yield Table(values, (*notes, *converted), units, int((~known).sum()))
 
 
 def _check_axes(data: Any, names: Sequence[str], field: Any, targets: Sequence[str], where: object) -> None:
@@ -462,8 +462,8 @@ def _refuse_uncovered(
         if axis in covered or len(own) < 2:
             continue
         if axis == TIME and TIME in field.coords:
-            moments, _ = moments_of(field, None, where)
-            several = listed([moments[position] for position in own])
+            times, _ = times_of(field, None, where)
+            several = listed([times[position] for position in own])
             raise InputError(
                 f"{where}: {len(own)} fields, of {several}: give one as date (--date), or make time an input"
             )
@@ -521,7 +521,7 @@ def _selected(data: Any, field: Any, reading: Reading, where: object) -> tuple[A
     chosen: dict[Any, IntArray] = {axis: np.arange(size) for axis, size in field.sizes.items()}
     notes: list[str] = []
     if reading.date is not None:
-        _, result = moments_of(field, reading.date, where)
+        _, result = times_of(field, reading.date, where)
         if TIME in field.dims:
             chosen[TIME] = result
     if reading.box is not None or reading.stride is not None:

@@ -1,7 +1,6 @@
 """Files with named columns: CSV, Parquet and NPZ. NetCDF and Zarr are `io.fields`. Needs the extra "data".
 
-What a file says of its own size is checked before anything is allocated for it. Columns become numbers, NaN where a
-value is missing, or one clear error.
+The unpacked size of a file is checked before it is read. Columns become numbers, NaN where a value is missing.
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ UNPACKED, RATIO = 1 << 30, 100
 MOST_COLUMNS = 10_000
 #: Characters that the header of a CSV file and its first row may have together, with the blank lines before them.
 LONGEST_START = 1 << 21
-#: The description of an array in an NPZ file has a few hundred bytes.
-LONGEST_HEADER = 1 << 16
 
 _TEXT = (".csv",)
 _OPTIONS: dict[str, tuple[str, ...]] = dict.fromkeys(("date", "box", "stride", "at", "celsius"), FIELDS)
@@ -126,11 +123,15 @@ def checked_reading(reading: object) -> Reading:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, what was done to them, and their units, where they are known."""
+    """Columns by name, and their units, where they are known. notes: what was done to the values.
+
+    empty: cells of a field without a value, which are no rows.
+    """
 
     columns: dict[str, Any]
     notes: tuple[str, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    empty: int = 0
 
 
 def read_table(path: str | Path, *, text: Which | None = None, reading: Reading | None = None) -> Table:
@@ -311,42 +312,20 @@ def _npz(file: Path, text: Which | None, how: Reading) -> Table:
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
-            _check_columns(file, len(members))
-            _check_expansion(file, sum(member.file_size for member in members))
-            for member in members:
-                _check_array(archive, member, file)
     except zipfile.BadZipFile as error:
         raise InputError(f"{file}: it cannot be read as NPZ: it is no NumPy archive") from error
+    _check_columns(file, len(members))
+    _check_expansion(file, sum(member.file_size for member in members))
+    columns: dict[str, Any] = {}
     with np.load(file, allow_pickle=False) as arrays:
-        return Table({name: np.ravel(arrays[name]) for name in arrays.files})
-
-
-def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path) -> None:
-    """Refuse an array whose header does not fit its bytes."""
-    name = member.filename.removesuffix(".npy")
-    if name == member.filename:
-        raise InputError(f"{file}: it holds {name!r}, which is no array: NumPy's savez writes arrays only")
-    wrong = f"{file}: the array {name!r} is damaged"
-    with archive.open(member) as stream:
-        start = stream.read(12)
-        width = 2 if start[6:7] == b"\x01" else 4
-        length = int.from_bytes(start[8 : 8 + width], "little")
-        if start[:6] != b"\x93NUMPY" or length > LONGEST_HEADER:
-            raise InputError(f"{wrong}: its description cannot be read")
-    with archive.open(member) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        try:
-            shape, _, dtype = read(stream)
-        except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
-            raise InputError(f"{wrong}: its description cannot be read") from error
-    if dtype.hasobject:
-        raise InputError(f"{file}: the array {name!r} holds Python objects, which are not read: save numbers or text")
-    size = dtype.itemsize
-    for count in shape:
-        size *= int(count)
-    if size != member.file_size - 8 - width - length or min(shape, default=1) < 0:
-        raise InputError(f"{wrong}: it says that it has the shape {shape}, but holds {member.file_size} bytes")
+        for name in arrays.files:
+            try:
+                columns[name] = arrays[name]
+            except (ValueError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError) as error:
+                raise InputError(f"{file}: the array {name!r} cannot be read: {error}") from error
+            if not isinstance(columns[name], np.ndarray):
+                raise InputError(f"{file}: it holds {name!r}, which is no array: NumPy's savez writes arrays only")
+    return Table({name: np.ravel(array) for name, array in columns.items()})
 
 
 @dataclass(frozen=True)
@@ -377,19 +356,6 @@ class Columns:
     @property
     def all(self) -> tuple[str, ...]:
         return *self.numbers, *([self.agent] if self.agent else [])
-
-
-@dataclass(frozen=True)
-class ColumnBlock:
-    """Rows as a reader returns them. values, units: by column.  empty: cells without a value.
-
-    notes: what was done to the values.
-    """
-
-    values: dict[str, Any]
-    empty: int = 0
-    units: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 #: What begins like a date, in the order of whatever country.

@@ -25,9 +25,9 @@ from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
 from fleetgp.errors import InputError
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import (
-    ColumnBlock,
     Columns,
     Reading,
+    Table,
     check_fields,
     check_file,
     check_names,
@@ -84,14 +84,14 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
         except (OSError, ValueError, KeyError, IndexError, EOFError, RuntimeError, NotImplementedError) as error:
             kind = file.suffix[1:].upper()
             raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
-        inputs = [input_numbers(part.values[name], name, file, columns.reading, read) for name in columns.inputs]
+        inputs = [input_numbers(part.columns[name], name, file, columns.reading, read) for name in columns.inputs]
         others = columns.numbers[len(inputs) :]
-        observed = [numeric(part.values[name], name, file, columns.reading, read) for name in others]
+        observed = [numeric(part.columns[name], name, file, columns.reading, read) for name in others]
         numbers = np.column_stack([*(own for own, _ in inputs), *observed])
         numbers[is_any_of(numbers, columns.fill)] = np.nan
         if columns.deviation is not None:
             check_deviation_column(file, columns.deviation, numbers[:, len(inputs)])
-        labels = part.values[columns.agent] if columns.agent else None
+        labels = part.columns[columns.agent] if columns.agent else None
         times = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
         units = {**part.units, **times}
         listed = tuple(units.get(name, "") for name in columns.numbers) if units else ()
@@ -119,7 +119,7 @@ def _check(file: Path, reading: Reading) -> None:
     check_file(file, reading)
 
 
-def _csv(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
+def _csv(file: Path, columns: Columns, rows: int) -> Iterator[Table]:
     how = columns.reading
     options = csv_options(how)
     with csv_errors(file, how):
@@ -140,10 +140,10 @@ def _csv(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
             if table is None:
                 return
             check_fields(table, have, file, how)
-            yield ColumnBlock({name: table[name].to_numpy() for name in columns.all})
+            yield Table({name: table[name].to_numpy() for name in columns.all})
 
 
-def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
+def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[Table]:
     try:
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
@@ -153,7 +153,7 @@ def _parquet(file: Path, columns: Columns, rows: int) -> Iterator[ColumnBlock]:
     with ParquetFile(file, **options) as table:
         check_names(file, columns.all, table.schema_arrow.names, columns.reading)
         for batch in table.iter_batches(batch_size=rows, columns=list(columns.all), use_threads=False):
-            yield ColumnBlock({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})
+            yield Table({name: np.asarray(batch.column(name).to_pandas()) for name in columns.all})
 
 
 T = TypeVar("T")

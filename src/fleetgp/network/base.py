@@ -1,17 +1,9 @@
 """The network: the only way in which agents touch each other.
 
-Axis 0 of every array runs over the agents that this process hosts, in increasing id. The verbs are the
-only non-local lines of any algorithm:
-
-- `exchange`: one round; every agent sends its value to its neighbours, (A, ...) -> (E, ...) on the
-  incoming edges, sorted by receiver, then sender;
-- `neighbour_sum`, `neighbour_max`, `neighbour_min`: an exchange and a reduction over each agent's edges;
-- `reduce`, `reduce_present`: a sum, maximum or other merger over the fleet, exact and to the same bits at every agent,
-  once up and once down each edge of the spanning tree (`reduction`), in as many rounds as twice the graph's radius;
-- `collect`: everyone's value at every agent, or at one, along the same tree: the fewest bytes;
-- `flood`: everyone's value at every agent, over all edges, after `diameter` rounds of relaying: the fewest rounds;
-- `gather` and `scatter`: to and from a central node; for the centralized baselines only, and refused by
-  every peer-to-peer network; `at_centre` is no message, but what the node has decided.
+Axis 0 of every array runs over the agents that this process hosts, in increasing id. The verbs of a `Network` are the
+only non-local lines of any algorithm: `exchange` and what reduces over neighbours take one round; `reduce` and
+`collect` go along the spanning tree (the fewest bytes), `flood` over all edges (the fewest rounds); `gather` and
+`scatter` are for the centralized baselines, and refused by every peer-to-peer network.
 
 A network keeps the count of rounds, which picks the graph of a time-varying topology, and the ledger.
 """
@@ -32,7 +24,7 @@ from fleetgp.graph import Graph, Topology, Tree, require_connected
 from fleetgp.network.edges import Cargo, Incoming
 from fleetgp.network.ledger import SERVER, Ledger, check_kind
 from fleetgp.network.pricing import Pricing
-from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, Reducing, Schedule, hearing
+from fleetgp.network.reduction import SUM, Finish, Merge, Reduced, ReductionTask, Schedule
 
 
 class Clock:
@@ -122,7 +114,7 @@ class Network(abc.ABC):
     # ---- how it ends ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Take part no more: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
+        """End it: a verb that waits, and every later one, raises a NetworkError. Safe to call twice."""
         self._end(NetworkError("the network is closed: open another one"))
 
     def cancel(self, why: Cancelled) -> None:
@@ -141,7 +133,7 @@ class Network(abc.ABC):
             self.wake()
 
     def wait_for(self, neighbours: frozenset[int]) -> None:
-        """Before each wait of a verb: say for whom it is. It raises if the network has ended."""
+        """Announce for whom a verb waits, before each wait. It raises if the network has ended."""
         self.waiting_for = neighbours
         self._check_open()
 
@@ -169,7 +161,10 @@ class Network(abc.ABC):
     # ---- verbs ----------------------------------------------------------------------------------------
 
     def exchange(self, x: Array, kind: str) -> Array:
-        """One round: send x to the neighbours, get theirs; (A, ...) -> (E, ...) in `incoming` order."""
+        """One round: send x to the neighbours, get theirs; (A, ...) -> (E, ...) on the incoming edges.
+
+        The edges are those of `incoming`, sorted by receiver, then sender.
+        """
         return self.exchange_parts({kind: x})[kind]
 
     def exchange_parts(
@@ -181,13 +176,14 @@ class Network(abc.ABC):
         the rows that arrive, (L', ...), in the cargo's order. A part without rows is left out, and a message
         without parts is not sent at all.
         """
-        cargos, incoming = dict(carries or {}), self.incoming
-        if any(cargo.incoming is not incoming for cargo in cargos.values()):
+        incoming, carried = self.incoming, carries or {}
+        if any(cargo.incoming is not incoming for cargo in carried.values()):
             raise NetworkError("expected cargos made for the edges of this round, got one of other edges")
         arrays = {
-            check_kind(kind): np.asarray(x, dtype=float) if kind in cargos else self._as_hosted(x)
+            check_kind(kind): np.asarray(x, dtype=float) if kind in carried else self._as_hosted(x)
             for kind, x in parts.items()
         }
+        cargos = {kind: carried.get(kind, incoming.every_value) for kind in arrays}
         with self._in_use():
             self._pricing.exchange(incoming, arrays, cargos)
             received = self._deliver(arrays, cargos, incoming)
@@ -213,8 +209,8 @@ class Network(abc.ABC):
         """Everyone's value, by agent id, the same at every agent; `diameter` rounds.
 
         In every round each agent passes on, over each of its links, all it knows that has not yet gone over
-        that link either way. Values may differ in shape between agents; an agent whose values are all empty has
-        nothing to say, and empty arrays (0,) stand for what nobody sent.
+        that link either way. Values may differ in shape between agents; an agent whose values are all empty sends
+        nothing, and empty arrays (0,) stand for what was not sent.
         """
         return self.flood_parts({kind: x})[kind]
 
@@ -244,7 +240,9 @@ class Network(abc.ABC):
             It may use what all agents know.
         recipient: the only agent that gets the result; None is returned where it is not hosted.
         """
-        task = Reducing(self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, result_shape), recipient)
+        task = ReductionTask(
+            self._as_hosted(x), check_kind(kind), merge, None, finish, _row(x, result_shape), recipient
+        )
         return self._reduced(task).value
 
     def reduce_present(
@@ -258,21 +256,22 @@ class Network(abc.ABC):
         result_shape: tuple[int, ...] | None = None,
         recipient: int | None = None,
     ) -> Reduced:
-        """The same where not every agent has something to say in every row, present (A, n).
+        """The same where not every agent takes part in every row, present (A, n).
 
         Nothing is sent for a row from a part of the tree in which nobody is present. Who was travels along: finish gets
         it as its second argument. Every agent learns in which rows nobody was.
         """
         rows = np.where(present.reshape(*present.shape, *[1] * (np.ndim(x) - 2)), self._as_hosted(x), merge.identity)
-        return self._reduced(Reducing(rows, check_kind(kind), merge, present, finish, _row(x, result_shape), recipient))
+        return self._reduced(
+            ReductionTask(rows, check_kind(kind), merge, present, finish, _row(x, result_shape), recipient)
+        )
 
-    def _reduced(self, task: Reducing) -> Reduced:
+    def _reduced(self, task: ReductionTask) -> Reduced:
         self._check_own(task)
-        tree = self.tree
-        up, down = task.pieces(task.x.shape[2:]), task.pieces(task.result_shape)
-        schedule = Schedule.of(self.topology, self.round, len(up), hearing(task, tree, len(down)))
+        up, down = len(task.pieces(task.x.shape[2:])), len(task.pieces(task.result_shape))
+        schedule = Schedule.of(self.topology, self.round, task.recipient, up, down)
         with self._in_use():
-            reduced = self._reduce(task, tree, schedule)
+            reduced = self._reduce(task, self.tree, schedule)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return reduced
@@ -282,17 +281,14 @@ class Network(abc.ABC):
     ) -> dict[str, list[Array]] | None:
         """Everyone's values, by kind and agent id, the same at every agent; each goes once over each edge of the tree.
 
-        Values may differ in shape between agents; an agent whose values are all empty has nothing to say, and empty
-        arrays (0,) stand for what nobody sent. recipient: as in `reduce`.
+        Values may differ in shape between agents; an agent whose values are all empty sends nothing, and empty
+        arrays (0,) stand for what was not sent. recipient: as in `reduce`.
         Bytes may be collected too, as arrays of uint8.
         """
         items = self._as_items(parts)
-        tree = self.tree
-        hears = np.ones(self.agents, dtype=np.int64)
-        hears[tree.root] = 0
-        schedule = Schedule.of(self.topology, self.round, 1, hears)
+        schedule = Schedule.of(self.topology, self.round, recipient, 1, 1)
         with self._in_use():
-            everyone = self._collect(items, tree, schedule, recipient)
+            everyone = self._collect(items, self.tree, schedule, recipient)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return everyone if recipient is None or recipient in self.hosted else None
@@ -313,14 +309,14 @@ class Network(abc.ABC):
 
     @abc.abstractmethod
     def _deliver(self, parts: dict[str, Array], cargos: dict[str, Cargo], incoming: Incoming) -> dict[str, Array]:
-        """Move one round's values, of parts with a cargo its rows, to the incoming edges."""
+        """Move the rows of a round's parts to the incoming edges. cargos: of every part."""
 
     @abc.abstractmethod
     def _flood(self, items: dict[str, list[Array]], rounds: int) -> dict[str, list[Array]]:
         """Relay for some rounds, and write the traffic into the ledger."""
 
     @abc.abstractmethod
-    def _reduce(self, task: Reducing, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
         """Reduce along the tree, and write the traffic into the ledger."""
 
     @abc.abstractmethod
@@ -329,8 +325,8 @@ class Network(abc.ABC):
     ) -> dict[str, list[Array]]:
         """Collect along the tree, and write the traffic into the ledger."""
 
-    def _check_own(self, task: Reducing) -> None:
-        """Nobody sends what its neighbours would refuse."""
+    def _check_own(self, task: ReductionTask) -> None:
+        """An agent does not send what its neighbours would refuse."""
         task.merge.check(self.hosted, task.x, task.present)
 
     def _as_items(self, parts: Mapping[str, Array | Sequence[Array]]) -> dict[str, list[Array]]:

@@ -20,11 +20,11 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.graph import Topology
+from fleetgp.graph import Topology, Tree
 from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.reduction import Reduced, Reducing, Schedule, hearing
+from fleetgp.network.reduction import Reduced, ReductionTask, Schedule
 from fleetgp.validation import check_whole
 
 
@@ -178,7 +178,8 @@ class CountingNetwork(InProcess):
         self, parts: Mapping[str, Array], carries: Mapping[str, Cargo] | None = None
     ) -> dict[str, Array]:
         turn, received = self.round % self.topology.period, super().exchange_parts(parts, carries)
-        count, size = self._counted("exchange", turn)
+        count, ledger = self._counted("exchange", turn)
+        size = ledger.bytes_by_edge
         sent = size > 0
         both = size + size[self._opposite]
         count.hops[int(sent.sum())] += 1
@@ -186,24 +187,17 @@ class CountingNetwork(InProcess):
         count.waiting_half += float(both.max(initial=0))
         return received
 
-    def _reduced(self, task: Reducing) -> Reduced:
-        reduced = self._priced(task) if self._phase in self._unheard else super()._reduced(task)
+    def _reduced(self, task: ReductionTask) -> Reduced:
+        reduced = super()._reduced(task)
         self._along_tree("reduce")
         return reduced
 
-    def _priced(self, task: Reducing) -> Reduced:
-        """Count a reduction without computing it."""
-        tree, up = self.tree, task.pieces(task.x.shape[2:])
-        down = hearing(task, tree, len(task.pieces(task.result_shape)))
-        schedule = Schedule.of(self.topology, self.round, len(up), down)
-        counts, absent = None, np.zeros(task.rows, dtype=bool)
-        if task.present is not None:
-            below = tree.sums_below(task.present.astype(np.int64))
-            counts, absent = (below[self._way.senders], below[tree.root]), below[tree.root] == 0
-        self._pricing.reduction(task, self._way, tree, counts)
-        self.ledger.count_rounds(self._phase, schedule.rounds)
-        self.round += schedule.rounds
-        return Reduced(None, None, absent)
+    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
+        if self._phase not in self._unheard:
+            return super()._reduce(task, tree, schedule)
+        self._pricing.reduction(task, self._way, tree, task.present)
+        present = np.ones((1, task.rows), dtype=bool) if task.present is None else task.present
+        return Reduced(None, None, np.asarray(~present.any(axis=0)))
 
     def collect(
         self, parts: Mapping[str, Array | Sequence[Array]], *, recipient: int | None = None
@@ -214,21 +208,19 @@ class CountingNetwork(InProcess):
 
     # ---- counting -------------------------------------------------------------------------------------
 
-    def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, IntArray]:
-        """The count of the verb that has just ended, and its bytes by edge (E,). The next verb has an empty ledger."""
+    def _counted(self, verb: str, turn: int = 0) -> tuple[_Count, Ledger]:
+        """The count of the verb that has just ended, and its ledger. The next verb has an empty one."""
         own = self.ledger
         self.ledger = Ledger(own.senders, own.receivers)
         key = self._phase, verb, turn
         count = self._counts.setdefault(key, _Count(np.zeros(len(own.senders))))
-        size = own.bytes_by_edge
         count.calls += 1
         count.messages += own.messages
-        count.edges += size
+        count.edges += own.bytes_by_edge
         for kind, traffic in own.by_kind().items():
             if traffic.messages:
                 count.kinds[kind] += traffic.bytes
-        self._last = own
-        return count, size
+        return count, own
 
     def _along_tree(self, verb: str) -> None:
         """Count a reduction or a collection.
@@ -238,15 +230,15 @@ class CountingNetwork(InProcess):
         A message leaves when all from below have come. Pieces of a long value follow each other: of all but the last
         one only the time on one edge counts.
         """
-        count, _ = self._counted(verb)
+        count, ledger = self._counted(verb)
         if self.agents == 1:
             return
         widths = [len(below) for below, _ in self.tree.levels]
         for width in widths:
             count.hops[width] += 2.0
-        count.hops[max(widths)] += self._last.rounds - 2 * len(widths)
+        count.hops[max(widths)] += ledger.rounds - 2 * len(widths)
         sizes, pieces = np.zeros((2, 2, self.agents))
-        carried = self._last.by_edge()
+        carried = ledger.by_edge()
         for agent, parent in enumerate(self.tree.parents.tolist()):
             for way, edge in enumerate(((agent, parent), (parent, agent))):
                 if edge in carried:
@@ -356,7 +348,7 @@ def as_link(link: str | Link | None) -> Link | None:
 
 
 def _read(part: str, text: str) -> tuple[str, float]:
-    """What a part says: its name, and its value."""
+    """The name and the value of a part of the text."""
     if part.strip().replace("-", " ") == HALF:
         return "half_duplex", 1.0
     match = _NUMBER.match(part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -49,6 +50,12 @@ class Incoming:
             outgoing=edge_positions(union, senders, receivers),
         )
 
+    @cached_property
+    def every_value(self) -> Cargo:
+        """One value of each agent over all its edges."""
+        edges = np.arange(len(self.senders))
+        return Cargo(self, edges, self.receivers, edges)
+
     def reduce(self, operation: np.ufunc, values: Array, empty: float) -> Array:
         """operation over each agent's edges, (E, ...) -> (A, ...); `empty` where there are none.
 
@@ -69,6 +76,8 @@ class Cargo:
     incoming: the round's edges.
     edges, rows: (L,) row rows[l] of the part is sent back along incoming edge edges[l]; sorted by edge.
     arriving: (L',) the incoming edge of every row that arrives; sorted. Within an edge both ends have the same order.
+    sent, received: (E,) how many rows each edge carries.
+    positions: in the ledger, of the edges on which rows are sent.  counts: how many on each of them.
     """
 
     def __init__(self, incoming: Incoming, edges: IntArray, rows: IntArray, arriving: IntArray) -> None:
@@ -76,6 +85,8 @@ class Cargo:
         count = len(incoming.senders)
         self.sent = np.bincount(edges, minlength=count)
         self.received = np.bincount(arriving, minlength=count)
+        used = np.flatnonzero(self.sent)
+        self.positions, self.counts = incoming.outgoing[used], self.sent[used]
 
     @classmethod
     def of_masks(cls, incoming: Incoming, outgoing: BoolArray, arriving: BoolArray) -> Cargo:

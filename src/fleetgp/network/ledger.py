@@ -17,7 +17,7 @@ from fleetgp.errors import InputError, check_name, listed, shortened, unknown_na
 from fleetgp.validation import check_whole
 
 #: The kinds of content a message part can have.
-#: "inputs" and "observations" are an agent's own data, "moments" sums over them, which of few points tell them all;
+#: "inputs" and "observations" are an agent's own data, "moments" sums over them, which reveal few points entirely;
 #: "queries" are what somebody asks, "agenda" what is to be done, "participants" who has a say in which query.
 KINDS = (
     "hyperparameters",

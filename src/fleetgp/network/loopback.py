@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -48,13 +48,15 @@ class Loopback:
                 f"got {shortened(hosting)}"
             )
         check_number("timeout", timeout, above=0.0)
-        host_of = {agent: k for k, group in enumerate(hosting) for agent in group}
-        mailboxes = [Mailbox() for _ in hosting]
         self.networks: Sequence[Network]
         if grouped:
-            self.networks = [LoopbackGroup(topology, hosting, k, mailboxes, timeout) for k in range(len(hosting))]
+            self.networks = groups = [LoopbackGroup(topology, hosting, k, timeout) for k in range(len(hosting))]
+            for group in groups:
+                group.mailboxes = {k: other.mailbox for k, other in enumerate(groups)}
         else:
-            self.networks = [LoopbackNetwork(topology, group, mailboxes, host_of, timeout) for group in hosting]
+            self.networks = hosts = [LoopbackNetwork(topology, group, timeout) for group in hosting]
+            for host in hosts:
+                host.mailboxes = {agent: other.mailbox for other in hosts for agent in other.hosted}
 
     def run(self, function: Callable[[Network], Result]) -> list[Result]:
         """function(network) in every group's thread; the results in the hosting's order.
@@ -87,50 +89,27 @@ class Loopback:
 
 
 class LoopbackNetwork(FrameNetwork):
-    """One group's end: frames are encoded, put into the receiving group's mailbox, and decoded there."""
+    """One group's end: frames are encoded, put into the receiving agent's mailbox, and decoded there."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        hosted: Sequence[int],
-        mailboxes: list[Mailbox],
-        host_of: dict[int, int],
-        timeout: float,
-    ) -> None:
+    mailboxes: Mapping[int, Mailbox]
+
+    def __init__(self, topology: Topology, hosted: Sequence[int], timeout: float) -> None:
         super().__init__(topology, hosted)
-        self._mailboxes = mailboxes
-        self._host_of = host_of
-        self._own = mailboxes[host_of[self.hosted[0]]]
-        self._timeout = timeout
+        self.mailbox, self._timeout = Mailbox(), timeout
 
     def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
         for frame in frames:
-            self._mailboxes[self._host_of[frame.receiver]].put(encode(frame))
-        return self._own.take(expected, round, self._timeout, self.wait_for)
+            self.mailboxes[frame.receiver].put(encode(frame))
+        return self.mailbox.take(expected, round, self._timeout, self.wait_for)
 
     def wake(self) -> None:
-        self._own.wake()
+        self.mailbox.wake()
 
 
 class LoopbackGroup(GroupedNetwork):
     """One group's end: packets are encoded, put into the other group's mailbox, and decoded there."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        hosting: Sequence[Sequence[int]],
-        own: int,
-        mailboxes: list[Mailbox],
-        timeout: float,
-    ) -> None:
-        super().__init__(topology, hosting, own)
-        self._mailboxes, self._timeout = mailboxes, timeout
+    mailboxes: Mapping[int, Mailbox]
 
     def send(self, group: int, frame: Frame) -> None:
-        self._mailboxes[group].put(encode(frame))
-
-    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
-        return self._from_mailbox(self._mailboxes[self.own], groups, number, self._timeout)
-
-    def wake(self) -> None:
-        self._mailboxes[self.own].wake()
+        self.mailboxes[group].put(encode(frame))

@@ -15,33 +15,11 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.graph import Topology, Tree
 from fleetgp.network.edges import Cargo, Incoming, edge_positions
 from fleetgp.network.ledger import FRAMING, Ledger
-from fleetgp.network.reduction import Reducing, Way
+from fleetgp.network.reduction import ReductionTask, Way
 from fleetgp.network.wire import HEADER_BYTES, MAX_NDIM, WHO, Part, bit_bytes, list_type, part_bytes
-
-#: Words about a value: its bytes a number, how many dimensions it has, and how long they are.
-WORDS = 2 + MAX_NDIM
-
-
-def shapes_of(values: Sequence[Array]) -> IntArray:
-    """(n, WORDS) about each value: doubles, or bytes."""
-    filler = (1,) * MAX_NDIM
-    words = [(v.itemsize, v.ndim, *v.shape, *filler[v.ndim :]) for v in values]
-    return np.array(words, dtype=np.int64).reshape(len(values), WORDS)
-
-
-def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
-    """(n,) the scalars in each value, and its bytes as a part of a message."""
-    scalars = shapes[:, 2:].prod(axis=1)
-    return scalars, part_bytes(0, 0) + 4 * shapes[:, 1] + shapes[:, 0] * scalars
-
 
 #: Of each kind of content, everyone's scalars and bytes, (M,) each.
 Prices = dict[str, tuple[IntArray, IntArray]]
-
-
-def speaking_in(prices: Prices) -> BoolArray:
-    """(M,) who has something to say."""
-    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)
 
 
 @dataclass(frozen=True)
@@ -60,20 +38,15 @@ class Pricing:
         self.ledger.record(self.phase, kind, edges, *prices_of(shapes_of(values)))
 
     def exchange(self, incoming: Incoming, parts: Mapping[str, Array], cargos: Mapping[str, Cargo]) -> None:
-        """One round: every part over every edge, or those rows of it that its cargo puts there."""
-        used = np.zeros(len(incoming.senders), dtype=bool)
+        """One round: of every part those rows that its cargo puts on an edge."""
         for kind, x in parts.items():
-            row = math.prod(x.shape[1:])
-            if kind in cargos:
-                edges = np.flatnonzero(cargos[kind].sent)
-                scalars = cargos[kind].sent[edges] * row
-                size = part_bytes(x.ndim, 0) + 8 * scalars
-                self.ledger.record(self.phase, kind, incoming.outgoing[edges], scalars, size)
-                used[edges] = True
-            else:
-                self.ledger.record(self.phase, kind, incoming.outgoing, row, part_bytes(x.ndim - 1, row))
-                used[:] = True
-        self.headers(incoming.outgoing[used])
+            cargo = cargos[kind]
+            ndim = x.ndim - 1 if cargo is incoming.every_value else x.ndim
+            scalars = cargo.counts * math.prod(x.shape[1:])
+            self.ledger.record(self.phase, kind, cargo.positions, scalars, part_bytes(ndim, 0) + 8 * scalars)
+        used = list({cargo: cargo.positions for cargo in cargos.values()}.values())
+        if used:
+            self.headers(used[0] if len(used) == 1 else np.unique(np.concatenate(used)))
         self.ledger.count_rounds(self.phase, 1)
 
     def relays(self, edges: IntArray, messages: Iterable[Sequence[Part]]) -> None:
@@ -85,21 +58,21 @@ class Pricing:
                 self.ledger.record(self.phase, kind, edge, scalars.sum(), size.sum())
             self.headers(edge)
 
-    def reduction(self, task: Reducing, way: Way, tree: Tree, counts: tuple[IntArray, IntArray] | None) -> None:
+    def reduction(self, task: ReductionTask, way: Way, tree: Tree, who: BoolArray | None) -> None:
         """What the hosted agents send in a reduction along the tree, all at once.
 
-        counts: (K, n) how many are present below each sender, and (n,) in the fleet; None where all are.
+        who: (M, n) is present in which row; None where all are.
         """
         informed = way.informed(tree, task.recipient)
         row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
-        if counts is None:
+        if who is None:
             self._rows(task, way.up, row)
             self._rows(task, down, task.result_shape)
             self.headers(others)
             return
-        below, total = counts
-        agents = len(tree.parents)
-        self._present(task, agents, way.up, row, below, way.below)
+        agents, below = len(who), tree.sums_below(who.astype(np.int64))
+        total = below[tree.root]
+        self._present(task, agents, way.up, row, below[way.senders], way.below)
         present = np.broadcast_to(total, (len(down), len(total)))
         self._present(task, agents, down, task.result_shape, present, np.full(len(down), agents))
         if len(others):
@@ -108,7 +81,7 @@ class Pricing:
                 self.ledger.record(self.phase, WHO, others, words, part_bytes(1, words, 1))
             self.headers(others)
 
-    def _rows(self, task: Reducing, edges: IntArray, row: tuple[int, ...]) -> None:
+    def _rows(self, task: ReductionTask, edges: IntArray, row: tuple[int, ...]) -> None:
         for piece in task.pieces(row):
             scalars = (piece.stop - piece.start) * math.prod(row)
             self.ledger.record(self.phase, task.kind, edges, scalars, part_bytes(len(row) + 1, scalars))
@@ -116,7 +89,7 @@ class Pricing:
 
     def _present(
         self,
-        task: Reducing,
+        task: ReductionTask,
         agents: int,
         edges: IntArray,
         row: tuple[int, ...],
@@ -137,17 +110,17 @@ class Pricing:
             self.ledger.record(self.phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
             self.headers(edges)
 
-    def collection(self, tree: Tree, way: Way, hosted: IntArray, recipient: int | None, prices: Prices) -> None:
+    def collection(self, tree: Tree, way: Way, recipient: int | None, prices: Prices) -> None:
         """What the hosted agents send where everyone's values go along the tree.
 
-        prices: everyone's. Of agents who have nothing to say nothing is sent.
+        prices: everyone's. Nothing is sent of agents whose values are empty.
         """
         informed, speaking = way.informed(tree, recipient), speaking_in(prices)
         columns = [column for price in prices.values() for column in price]
         amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
         below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
         for edges, carried in (
-            (way.up, below[hosted[way.senders]]),
+            (way.up, below[way.senders]),
             (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
         ):
             some = carried[:, 0] > 0
@@ -159,6 +132,7 @@ class Pricing:
 
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
 MEMORABLE = 5_000_000
+
 
 #: Edges in use, what they carry of each amount (E, K), and in how many messages.
 Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
@@ -213,3 +187,25 @@ class Relays:
             passed[there] |= relayed
             known = known.copy()
             np.logical_or.at(known, receivers, relayed)
+
+
+#: Words about a value: its bytes a number, how many dimensions it has, and how long they are.
+WORDS = 2 + MAX_NDIM
+
+
+def shapes_of(values: Sequence[Array]) -> IntArray:
+    """(n, WORDS) about each value: doubles, or bytes."""
+    filler = (1,) * MAX_NDIM
+    words = [(v.itemsize, v.ndim, *v.shape, *filler[v.ndim :]) for v in values]
+    return np.array(words, dtype=np.int64).reshape(len(values), WORDS)
+
+
+def prices_of(shapes: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) the scalars in each value, and its bytes as a part of a message."""
+    scalars = shapes[:, 2:].prod(axis=1)
+    return scalars, part_bytes(0, 0) + 4 * shapes[:, 1] + shapes[:, 0] * scalars
+
+
+def speaking_in(prices: Prices) -> BoolArray:
+    """(M,) who sends anything."""
+    return np.asarray(sum(scalars for scalars, _ in prices.values()) > 0)

@@ -56,10 +56,10 @@ Finish = Callable[[Array, BoolArray | None], Array]
 
 
 @dataclass(frozen=True)
-class Reducing:
+class ReductionTask:
     """A value that is about to be reduced.
 
-    x: (A, n, ..) the hosted agents' rows.  present: (A, n) who has something to say in which row; None: all in all.
+    x: (A, n, ..) the hosted agents' rows.  present: (A, n) who takes part in which row; None: all in all.
     finish, result_shape: what the root makes of the total, and the shape of a row of that; None: the total goes down.
     recipient: the agent that gets the result; None: all.
     """
@@ -107,7 +107,7 @@ class Reduced:
 class Schedule:
     """In which step which piece crosses which edge.
 
-    ups: (P, M) when an agent sends a piece to its parent.  downs: (P', M) when it hears one from its parent; -1 for
+    ups: (P, M) when an agent sends a piece to its parent.  downs: (P', M) when it gets one from its parent; -1 for
     never.  rounds: how many steps there are.
     """
 
@@ -116,23 +116,24 @@ class Schedule:
     rounds: int
 
     @classmethod
-    def of(cls, topology: Topology, round: int, up: int, hears: IntArray) -> Schedule:
-        """From a round on. up: how many pieces go up; hears: (M,) how many come down to each agent."""
+    def of(cls, topology: Topology, round: int, recipient: int | None, up: int, down: int) -> Schedule:
+        """From a round on. up, down: how many pieces go up, and come down to who gets the result."""
         tree = Tree.of(topology.union)
+        counts = pieces_down(tree, recipient, down)
         if topology.period == 1:
             ups = tree.heights + np.arange(up)[:, None]
             ups[:, tree.root] = -1
             first = tree.height + up - 1 if topology.agents > 1 else 0
-            numbers = np.arange(hears.max(initial=0))[:, None]
-            downs = np.where(numbers < hears, first + tree.depths - 1 + numbers, -1)
+            numbers = np.arange(counts.max(initial=0))[:, None]
+            downs = np.where(numbers < counts, first + tree.depths - 1 + numbers, -1)
             downs[:, tree.root] = -1
             return cls(ups, downs, max(first, int(downs.max(initial=-1)) + 1))
-        return _stored_and_forwarded(topology, tree, round, up, hears)
+        return _stored_and_forwarded(topology, tree, round, up, counts)
 
 
-def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, hears: IntArray) -> Schedule:
+def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, counts: IntArray) -> Schedule:
     """On graphs that vary with time: a piece crosses an edge of the union's tree in the next round that has it."""
-    agents, pieces = topology.agents, int(hears.max(initial=0))
+    agents, pieces = topology.agents, int(counts.max(initial=0))
     ups, downs = np.full((up, agents), -1, dtype=np.int64), np.full((pieces, agents), -1, dtype=np.int64)
 
     def ready(piece: int, agent: int, step: int) -> bool:
@@ -149,25 +150,12 @@ def _stored_and_forwarded(topology: Topology, tree: Tree, round: int, up: int, h
             waiting = [piece for piece in range(up) if ups[piece, agent] < 0]
             if waiting and ready(waiting[0], agent, step):
                 ups[waiting[0], agent] = step
-            missing = [piece for piece in range(int(hears[agent])) if downs[piece, agent] < 0]
+            missing = [piece for piece in range(int(counts[agent])) if downs[piece, agent] < 0]
             if missing and (arrived if parent == tree.root else 0 <= downs[missing[0], parent] < step):
                 downs[missing[0], agent] = step
-        if arrived and all((downs[: hears[agent], agent] >= 0).all() for agent in range(agents) if agent != tree.root):
+        if arrived and all((downs[: counts[agent], agent] >= 0).all() for agent in range(agents) if agent != tree.root):
             return Schedule(ups, downs, max(int(ups.max()), int(downs.max(initial=-1))) + 1)
         step += 1
-
-
-def hearing(task: Reducing, tree: Tree, pieces: int) -> IntArray:
-    """(M,) how many pieces come down to each agent.
-
-    All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
-    nobody is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
-    """
-    hears = np.full(len(tree.parents), pieces if task.recipient is None else 1, dtype=np.int64)
-    if task.recipient is not None:
-        hears[tree.way_to(task.recipient)] = pieces
-    hears[tree.root] = 0
-    return hears
 
 
 def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
@@ -177,12 +165,25 @@ def recipients_of(tree: Tree, recipient: int | None) -> list[int]:
     return [agent for agent in range(len(tree.parents)) if agent != tree.root]
 
 
+def pieces_down(tree: Tree, recipient: int | None, pieces: int) -> IntArray:
+    """(M,) how many pieces come down to each agent.
+
+    All come to the recipients and to those on the way to them. The others get one message: that it is over, so that
+    no agent is ahead of the fleet by more than one reduction, and in which rows nobody was present, where that may be.
+    """
+    downs = np.full(len(tree.parents), pieces if recipient is None else 1, dtype=np.int64)
+    if recipient is not None:
+        downs[tree.way_to(recipient)] = pieces
+    downs[tree.root] = 0
+    return downs
+
+
 @dataclass(frozen=True)
 class Way:
     """What the hosted agents send in a reduction, and where that stands in the ledger.
 
-    senders: (K,) those with a parent, by their places among the hosted.  up: (K,) the positions of the edges to it.
-    below: (K,) how many agents their messages upward speak of.
+    senders: (K,) those with a parent.  up: (K,) the positions of the edges to it.
+    below: (K,) how many agents their messages upward may name.
     children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 
@@ -195,14 +196,12 @@ class Way:
     @classmethod
     def of(cls, union: Graph, tree: Tree, hosted: IntArray) -> Way:
         ids = np.arange(union.agents)
-        mine = np.zeros(union.agents, dtype=bool)
-        mine[hosted] = True
-        senders = np.flatnonzero(hosted != tree.root)
-        children = ids[mine[tree.parents] & (ids != tree.root)]
+        senders = hosted[hosted != tree.root]
+        children = ids[np.isin(tree.parents, hosted) & (ids != tree.root)]
         return cls(
             senders,
-            edge_positions(union, tree.parents[hosted[senders]], hosted[senders]),
-            tree.sums_below(np.ones(union.agents, dtype=np.int64))[hosted[senders]],
+            edge_positions(union, tree.parents[senders], senders),
+            tree.sums_below(np.ones(union.agents, dtype=np.int64))[senders],
             children,
             edge_positions(union, children, tree.parents[children]),
         )
@@ -212,3 +211,62 @@ class Way:
         if recipient is None:
             return np.ones(len(self.children), dtype=bool)
         return np.isin(self.children, recipients_of(tree, recipient))
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What a group of agents that one process hosts does at once in a reduction.
+
+    arriving: of each other group, the agents whose rows it sent in the wave before.
+    turns: whose rows are merged, (below, above).
+    leaving: of each other group, the agents whose rows go to it.
+    """
+
+    arriving: dict[int, IntArray]
+    turns: list[tuple[IntArray, IntArray]]
+    leaving: dict[int, IntArray]
+
+    @classmethod
+    def all_of(cls, tree: Tree, group_of: IntArray, own: int) -> list[Wave]:
+        """Those of a group; as many as in every group. In the last one the root has everything.
+
+        An agent's rows are ready in the wave that is the largest number of cut edges on a way up to it. In each wave a
+        group merges all that is ready, level by level, and sends each other group once what that one waits for: as soon
+        as it has what it needs, and as often as the longest way crosses between groups, not once for each level.
+        """
+        agents, group_above = np.arange(len(tree.parents)), group_of[tree.parents]
+        cut = group_of != group_above
+        ready = np.zeros_like(agents)
+        for below, above in tree.levels:
+            np.maximum.at(ready, above, ready[below] + cut[below])
+        waves = []
+        for number in range(int(ready[tree.root]) + 1):
+            arriving = agents[cut & (group_above == own) & (ready == number - 1)]
+            leaving = agents[cut & (group_of == own) & (ready == number)]
+            waves.append(cls(_by_group(arriving, group_of), [], _by_group(leaving, group_above)))
+        for below, above in tree.turns:
+            here = group_of[above] == own
+            for number in np.unique(ready[above[here]]):
+                some = here & (ready[above] == number)
+                waves[number].turns.append((below[some], above[some]))
+        return waves
+
+
+def groups_above(tree: Tree, group_of: IntArray) -> dict[int, int]:
+    """Of every group but the root's, the one from which it gets the result: where the way down comes first."""
+    group_above = group_of[tree.parents]
+    cut = group_of != group_above
+    crossings = np.zeros(len(tree.parents), dtype=np.int64)
+    for below, above in reversed(tree.levels):
+        crossings[below] = crossings[above] + cut[below]
+    result = {}
+    for group in np.unique(group_of[cut]).tolist():
+        members = np.flatnonzero((group_of == group) & cut)
+        if group != group_of[tree.root]:
+            result[group] = int(group_above[members[int(np.argmin(crossings[members]))]])
+    return result
+
+
+def _by_group(agents: IntArray, group_of: IntArray) -> dict[int, IntArray]:
+    groups = group_of[agents]
+    return {int(group): agents[groups == group] for group in np.unique(groups)}

@@ -14,7 +14,7 @@ Where the groups of a fleet are processes, `semaphore` must make one of value 0 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,25 @@ LONG, WIDE = 3, PIECE // 2 + 1
 ROWS = 5
 
 
+Run = Callable[[Callable[[Network], Any]], list[Any]]
+
+
+def check_network(run: Run, topology: Topology) -> None:
+    """Every verb, several rounds each, against `InProcess` and against the definitions."""
+    transcript = run(lambda network: (network.hosted, _transcript(network), network.ledger))
+    hosted = [agent for group, _, _ in transcript for agent in group]
+    assert sorted(hosted) == list(range(topology.agents)), "the groups must host every agent once"
+    reference = InProcess(topology)
+    expected = _transcript(reference)
+    for group, observed, _ in transcript:
+        for name, value in expected.items():
+            wanted = value[list(group)]
+            assert np.array_equal(observed[name], wanted), f"{name} at agents {group}: {observed[name]} != {wanted}"
+    ledger = Ledger.merged(part for _, _, part in transcript)
+    assert ledger.as_dict() == reference.ledger.as_dict(), "the ledger differs from the reference"
+    _check_against_definition(expected, topology)
+
+
 def _nearest(one: Array, other: Array) -> Array:
     """The two smallest of two lists, row by row: a merger that is none of NumPy's."""
     return np.sort(np.concatenate([one, other], axis=-1), axis=-1)[..., :2]
@@ -41,8 +60,9 @@ def _nearest(one: Array, other: Array) -> Array:
 NEAREST = Merge(_nearest, np.inf)
 
 
-def _tree_values(agent: int, *shape: int) -> Array:
-    return np.random.default_rng([11, agent]).standard_normal(shape)
+def _values(agents: Iterable[int], *shape: int) -> Array:
+    """Some of each agent."""
+    return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in agents])
 
 
 def _present(agent: int) -> BoolArray:
@@ -50,9 +70,9 @@ def _present(agent: int) -> BoolArray:
     return np.array([agent % 2 == 0, agent % 3 == 1, True, agent == 0, False])
 
 
-def tree_transcript(network: Network) -> dict[str, Array]:
+def _tree_transcript(network: Network) -> dict[str, Array]:
     """What the hosted agents see; axis 0 is the hosted agents."""
-    x = np.stack([_tree_values(agent, ROWS, 2) for agent in network.hosted])
+    x = _values(network.hosted, ROWS, 2)
     present = np.stack([_present(agent) for agent in network.hosted])
     last = network.agents - 1
     seen: dict[str, Array] = {}
@@ -66,11 +86,9 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         for name, merge in (("sum", SUM), ("max", MAXIMUM), ("min", MINIMUM), ("nearest", NEAREST)):
             same(f"tree {name}", network.reduce(x, "statistics", merge))
         same("tree vector", network.reduce(x[:, :, 0], "statistics"))
-        wide = np.stack([_tree_values(agent, LONG, WIDE) for agent in network.hosted])
-        same("tree pieces", network.reduce(wide, "moments"))
-        same(
-            "tree finish", network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
-        )
+        same("tree pieces", network.reduce(_values(network.hosted, LONG, WIDE), "moments"))
+        finished = network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
+        same("tree finish", finished)
     with network.phase("reduce to one"):
         total = network.reduce(x, "statistics", recipient=last)
         assert (total is None) == (last not in network.hosted)
@@ -90,12 +108,12 @@ def tree_transcript(network: Network) -> dict[str, Array]:
         seen["present to one"] = _at_recipient(network, last, value, ROWS)
     with network.phase("collect"):
         rows = [np.full((agent % 3, 2), float(agent)) for agent in network.hosted]
-        found_all = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
-        assert found_all is not None
-        same("collect", np.concatenate([v.ravel() for kind in found_all for v in found_all[kind]]))
-        found_one = network.collect({"statistics": rows}, recipient=last)
-        assert (found_one is None) == (last not in network.hosted)
-        value = None if found_one is None else np.concatenate([v.ravel() for v in found_one["statistics"]])
+        everyone = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
+        assert everyone is not None
+        same("collect", np.concatenate([v.ravel() for kind in everyone for v in everyone[kind]]))
+        collected = network.collect({"statistics": rows}, recipient=last)
+        assert (collected is None) == (last not in network.hosted)
+        value = None if collected is None else np.concatenate([v.ravel() for v in collected["statistics"]])
         length = sum(2 * (agent % 3) for agent in range(network.agents))
         seen["collect to one"] = _at_recipient(network, last, value, length)
     return seen
@@ -114,12 +132,12 @@ def _at_recipient(network: Network, recipient: int, value: Array | None, size: i
     return np.asarray(np.nan_to_num(seen, nan=-7.0))
 
 
-def check_tree_against_definition(seen: dict[str, Array], topology: Topology) -> None:
+def _check_tree_against_definition(seen: dict[str, Array], topology: Topology) -> None:
     """The reference itself, against sums, extremes and lists over all agents."""
     agents = range(topology.agents)
-    x = np.stack([_tree_values(agent, ROWS, 2) for agent in agents])
+    x = _values(agents, ROWS, 2)
     present = np.stack([_present(agent) for agent in agents])
-    wide = np.stack([_tree_values(agent, LONG, WIDE) for agent in agents])
+    wide = _values(agents, LONG, WIDE)
     spoken = [np.full((agent % 3, 2), float(agent)) for agent in agents]
     everyone = np.concatenate([row.ravel() for row in spoken] + [row[:, 0] for row in spoken])
     smallest = np.sort(x.transpose(1, 0, 2).reshape(ROWS, -1), axis=1)[:, :2]
@@ -146,32 +164,9 @@ def check_tree_against_definition(seen: dict[str, Array], topology: Topology) ->
         assert tree.height <= topology.diameter <= 2 * tree.height, "the root is no centre"
 
 
-Run = Callable[[Callable[[Network], Any]], list[Any]]
-
-
-def check_network(run: Run, topology: Topology) -> None:
-    """Every verb, several rounds each, against `InProcess` and against the definitions."""
-    transcript = run(lambda network: (network.hosted, _transcript(network), network.ledger))
-    hosted = [agent for group, _, _ in transcript for agent in group]
-    assert sorted(hosted) == list(range(topology.agents)), "the groups must host every agent once"
-    reference = InProcess(topology)
-    expected = _transcript(reference)
-    for group, observed, _ in transcript:
-        for name, value in expected.items():
-            wanted = value[list(group)]
-            assert np.array_equal(observed[name], wanted), f"{name} at agents {group}: {observed[name]} != {wanted}"
-    ledger = Ledger.merged(part for _, _, part in transcript)
-    assert ledger.as_dict() == reference.ledger.as_dict(), "the ledger differs from the reference"
-    _check_against_definition(expected, topology)
-
-
-def _values(network: Network, *shape: int) -> Array:
-    return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in network.hosted])
-
-
 def _transcript(network: Network) -> dict[str, Array]:
     """What the hosted agents see of every verb, several rounds each; axis 0 is the hosted agents."""
-    x = _values(network, 3)
+    x = _values(network.hosted, 3)
     seen: dict[str, Array] = {}
     with network.phase("verbs"):
         for step in range(2 * network.topology.period + 1):
@@ -186,7 +181,7 @@ def _transcript(network: Network) -> dict[str, Array]:
             seen[f"part {kind}"] = incoming.reduce(np.add, values, 0.0)
     with network.phase("masked"):
         incoming = network.incoming
-        block = _values(network, 4, 2)
+        block = _values(network.hosted, 4, 2)
         # Both ends know what an edge carries: here, from the ids of the two.
         ends = np.asarray(network.hosted)[incoming.receivers] + incoming.senders
         mask = (ends[:, None] + np.arange(4)) % 3 == 0
@@ -214,7 +209,7 @@ def _transcript(network: Network) -> dict[str, Array]:
         flooded = network.flood([np.arange(float(agent)) for agent in network.hosted], "statistics")
         words = np.concatenate([[len(v), v.sum()] for v in flooded])
         seen["quiet flood"] = np.tile(words, (len(network.hosted), 1))
-    seen |= tree_transcript(network)
+    seen |= _tree_transcript(network)
     seen["rounds"] = np.full((len(network.hosted), 1), float(network.round))
     return seen
 
@@ -228,7 +223,7 @@ def _unpacked(rows: Array, mask: BoolArray) -> Array:
 
 def _check_against_definition(seen: dict[str, Array], topology: Topology) -> None:
     """The reference itself, against adjacency matrices."""
-    x = np.stack([np.random.default_rng([7, agent]).standard_normal(3) for agent in range(topology.agents)])
+    x = _values(range(topology.agents), 3)
     round = 0
     for step in range(2 * topology.period + 1):
         adjacency = topology.at(round).adjacency
@@ -243,7 +238,7 @@ def _check_against_definition(seen: dict[str, Array], topology: Topology) -> Non
     rows = [np.full((1 + agent % 3, 2), float(agent)) for agent in range(topology.agents)]
     everyone = np.concatenate([row.ravel() for row in rows] + [row[:, 0] for row in rows])
     assert np.array_equal(seen["flood 1"], np.tile(everyone, (topology.agents, 1))), "flood"
-    check_tree_against_definition(seen, topology)
+    _check_tree_against_definition(seen, topology)
 
 
 #: Seconds that nothing here takes, on any machine: only a hang is longer.
@@ -255,7 +250,7 @@ def _of_threads() -> threading.Semaphore:
 
 
 def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
-    """Whatever ends a network, it stays ended, and whoever waits is woken."""
+    """Whatever ends a network, it stays ended, and a verb that waits is woken."""
     run(_check_wrong_use_and_close)
     run(_check_cancelled)
     beside = Beside(run, topology, semaphore)
@@ -328,7 +323,7 @@ def _check_cancelled(network: Network) -> None:
     _check_over(network, Cancelled, "enough")
 
 
-# ---- a group that says nothing ----------------------------------------------------------------------------------
+# ---- a group that is silent -------------------------------------------------------------------------------------
 
 
 class Beside:

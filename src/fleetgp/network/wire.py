@@ -87,20 +87,8 @@ def encode(frame: Frame) -> bytes:
     >>> len(encode(frame)) == HEADER_BYTES + part_bytes(ndim=1, scalars=2)
     True
     """
-    chunks = [
-        _HEADER.pack(
-            MAGIC,
-            VERSION,
-            0,
-            len(frame.parts),
-            frame.run,
-            frame.epoch,
-            frame.phase,
-            frame.round,
-            frame.sender,
-            frame.receiver,
-        )
-    ]
+    numbers = frame.run, frame.epoch, frame.phase, frame.round, frame.sender, frame.receiver
+    chunks = [_HEADER.pack(MAGIC, VERSION, 0, len(frame.parts), *numbers)]
     for part in frame.parts:
         value = np.ascontiguousarray(part.value)
         code = TYPES.index(value.dtype.newbyteorder("<"))
@@ -114,7 +102,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """Bytes as a frame, or a NetworkError that says what is wrong; nothing else can come out."""
+    """Bytes as a frame, or a NetworkError that names the fault; nothing else can come out."""
     if len(data) > MAX_FRAME_BYTES:
         raise NetworkError(f"expected a frame of at most {MAX_FRAME_BYTES} bytes, got {len(data)}")
     if len(data) < HEADER_BYTES:
@@ -159,7 +147,7 @@ LARGEST = 1e100
 
 
 def is_sound(kind: str, value: NDArray[Any]) -> bool:
-    """Whether a value of some kind of content is finite and in range, as far as its kind tells.
+    """Whether a value of some kind of content is finite and in range, as far as its kind determines.
 
     A prediction that diverges and a verdict about it may be infinite or NaN; a maximum over nothing is -inf.
 
@@ -184,7 +172,7 @@ def is_sound(kind: str, value: NDArray[Any]) -> bool:
 
 
 def content(parts: Sequence[Part], kind: str, sender: int, shape: tuple[int, ...]) -> Array:
-    """What a message holds of a kind, or one error that says what is wrong with it, and who sent it."""
+    """What a message holds of a kind, or one error that names the fault and the sender."""
     arrived = next((part.value for part in parts if part.kind == kind), None)
     if arrived is None or arrived.shape != shape:
         got = "none" if arrived is None else f"an array of shape {arrived.shape}"
@@ -284,7 +272,7 @@ def _from_list(named: NDArray[Any], who: BoolArray, possible: IntArray) -> bool:
 
 
 def absent_to_parts(origin: int, absent: BoolArray) -> tuple[Part, ...]:
-    """In which rows nobody was present, for those who hear nothing else."""
+    """In which rows nobody was present, for those who get nothing else."""
     return (Part(WHO, origin, np.packbits(absent)),) if absent.any() else ()
 
 

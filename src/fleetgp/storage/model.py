@@ -220,16 +220,16 @@ def _meaning(name: str, value: str, unit: str, model: Model) -> str:
     much, of = f"{value} {unit}" if unit else value, f" (part {part})" if part else ""
     if bare == "l" or bare.startswith("l_"):
         along = f"along {bare[2:]}" if bare[2:] in model.inputs else "in all directions"
-        return f"the field changes over some {much} {along}{of}"
+        return f"the field changes over about {much} {along}{of}"
     if bare.startswith("period_"):
         return f"it repeats every {much} along {bare.removeprefix('period_')}{of}"
     if bare.startswith("sigma_eps"):
         whose = bare.removeprefix("sigma_eps").removeprefix("_")
-        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by some {much}"
+        return f"an observation{f' of {_agent(whose, model)}' if whose else ''} is off by about {much}"
     if bare.startswith("sigma_f"):
         term = bare.removeprefix("sigma_f")
         where = f" by term {term} of the kernel" if term else ""
-        return f"{model.target} varies by some {much} about its mean{where}{of}"
+        return f"{model.target} varies by about {much} around its mean{where}{of}"
     if bare == "alpha":
         return f"length-scales are mixed: the smaller this number, the more of them{of}"
     return f"{much}{of}"

@@ -67,7 +67,7 @@ class Task:
     """Work that is going on at all workers. Iterate over their reports, number by number: a list, worker by worker.
 
     results: what the function returned at each worker, after the last one.
-    Whoever leaves before the end, by Ctrl-C or an error, ends the work.
+    Leaving before the end, by Ctrl-C or an error, ends the work.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from fleetgp.errors import Cancelled, NetworkError
 from fleetgp.graph import Topology
 from fleetgp.network.base import Clock
-from fleetgp.network.grouped import GroupedNetwork, Mailbox
+from fleetgp.network.grouped import GroupedNetwork
 from fleetgp.network.wire import Frame, encode
 
 
@@ -123,22 +123,12 @@ class RayNetwork(GroupedNetwork):
     def __init__(
         self, topology: Topology, hosting: Sequence[Sequence[int]], own: int, post: Post, timeout: float
     ) -> None:
-        super().__init__(topology, hosting, own)
-        self._post, self._timeout = post, timeout
-        self._mailbox = Mailbox()
+        super().__init__(topology, hosting, own, timeout)
+        self._post = post
         self.clock: HostClock = HostClock()
-
-    def receive(self, packet: bytes) -> None:
-        self._mailbox.put(packet)
 
     def send(self, group: int, frame: Frame) -> None:
         self._post.send(group, encode(frame), self.clock.readings)
-
-    def take(self, groups: Sequence[int], number: int) -> dict[int, Frame]:
-        return self._from_mailbox(self._mailbox, groups, number, self._timeout)
-
-    def wake(self) -> None:
-        self._mailbox.wake()
 
 
 #: How many reports a task may make before anybody takes them, and for how many seconds it then waits.
@@ -158,7 +148,7 @@ class Memory:
     own: dict[Any, Any] = field(default_factory=dict)
 
 
-#: What hosts do: function(network, memory, report, *arguments). Reports come to whoever follows the task, in order.
+#: What hosts do: function(network, memory, report, *arguments). Who follows the task gets the reports in order.
 Function = Callable[..., Any]
 
 
@@ -291,7 +281,7 @@ class Host:
             with current.lock:
                 if life == current.lives[number]:
                     current.clocks[number] = current.clocks.get(number, Readings()).joined(readings)
-                    current.network.receive(packet)
+                    current.network.mailbox.put(packet)
 
     @ray.method(concurrency_group="questions")
     def reports(self, epoch: int, taken: int) -> tuple[list[Any], Ended | None]:

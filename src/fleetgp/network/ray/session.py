@@ -49,7 +49,7 @@ class Session:
         return int(ray.cluster_resources().get("CPU", 0))
 
     def room_for(self, workers: int | None, most: int) -> int:
-        """How many workers there shall be: as many as were asked for, or one a core, and no more than `most`."""
+        """The number of workers: as many as were asked for, or one per core, and no more than `most`."""
         if workers is None:
             return max(1, min(self.cores, most))
         if workers > self.cores:

@@ -13,7 +13,8 @@ import socket
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from fleetgp.errors import NetworkError
@@ -33,6 +34,8 @@ MOST_ADDRESSES = 1024
 ALERT_BYTES = 64
 #: Bytes that may wait for a slow end before the other one is not read any more.
 WAITING = 2**18
+#: Bytes that are read at once.
+CHUNK = 2**16
 
 
 class Allowance:
@@ -80,6 +83,10 @@ def begins_tls(data: bytes) -> bool | None:
     return True if len(data) >= 5 + length else None
 
 
+class RefusedError(Exception):
+    """A connection that does not get through, and why."""
+
+
 class Door:
     """Listens on host and port, and passes on to a port on loopback what gets through.
 
@@ -89,13 +96,13 @@ class Door:
     def __init__(self, host: str, port: int, dropped: Counter[str]) -> None:
         self.inner, self.dropped = _free_port(), dropped
         self._allowances: OrderedDict[str, Allowance] = OrderedDict()
-        self.silent: OrderedDict[_Outside, None] = OrderedDict()
-        self.sides: set[_Side] = set()  # of all connections
+        self._silent: OrderedDict[asyncio.Timeout, None] = OrderedDict()  # of connections before their handshake
+        self.sides: set[asyncio.StreamWriter] = set()  # of all connections
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="door", daemon=True)
         self._thread.start()
         try:
-            self._server = self._do(self.loop.create_server(lambda: _Outside(self), host, port))
+            self._server = self._do(asyncio.start_server(self._serve, host, port))
         except OSError as error:
             self._end()
             taken = "the port is taken; does this agent run already?" if error.errno == 98 else error.strerror
@@ -114,6 +121,103 @@ class Door:
         self._allowances.move_to_end(address)
         return self._allowances[address]
 
+    # ---- a connection ---------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """From its first byte to its last."""
+        with suppress(OSError):
+            async with self._side(writer):
+                try:
+                    hello = await self._client_hello(reader)
+                    address = str((writer.get_extra_info("peername") or ("?",))[0])
+                    await self._pass_on(hello, reader, writer, await self._turn(address, reader))
+                except RefusedError as why:
+                    self.dropped[str(why)] += 1
+
+    @asynccontextmanager
+    async def _side(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
+        writer.transport.set_write_buffer_limits(high=WAITING)
+        self.sides.add(writer)
+        try:
+            yield
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            self.sides.discard(writer)
+
+    async def _client_hello(self, reader: asyncio.StreamReader) -> bytes:
+        """The first bytes, as soon as the ClientHello in them is whole."""
+        hello = b""
+        begins: bool | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE) as deadline:
+                self._silent[deadline] = None
+                if len(self._silent) > MOST_SILENT:
+                    longest, _ = self._silent.popitem(last=False)
+                    longest.reschedule(0.0)
+                try:
+                    while (begins := begins_tls(hello)) is None:
+                        hello += await _read(reader)
+                finally:
+                    self._silent.pop(deadline, None)
+        if not begins:
+            raise RefusedError("no handshake")
+        return hello
+
+    async def _turn(self, address: str, reader: asyncio.StreamReader) -> Allowance:
+        """Wait until it is an address' turn."""
+        until, allowance = time.monotonic() + PATIENCE, self.allowance(address)
+        while not allowance.take(time.monotonic()):
+            if time.monotonic() >= until:
+                raise RefusedError("turned away")
+            await asyncio.sleep(TURN)
+            _check_there(reader)
+        return allowance
+
+    async def _pass_on(
+        self, hello: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowance: Allowance
+    ) -> None:
+        """Both ways until one side ends. What Zenoh sends after the second message, if it is no alert, is a session."""
+        try:
+            inside_reader, inside = await asyncio.open_connection("127.0.0.1", self.inner)
+        except OSError:  # Zenoh does not listen yet, or any more
+            allowance.give_back()
+            raise
+        answered, sent_inside = False, 0
+
+        async def inwards() -> None:
+            nonlocal answered
+            while data := await reader.read(CHUNK):
+                answered = True
+                inside.write(data)
+                await inside.drain()
+
+        async def outwards() -> None:
+            nonlocal sent_inside
+            while data := await inside_reader.read(CHUNK):
+                writer.write(data)
+                if answered and sent_inside <= ALERT_BYTES:
+                    sent_inside += len(data)
+                    if sent_inside > ALERT_BYTES:
+                        allowance.give_back()
+                await writer.drain()
+
+        async with self._side(inside):
+            try:
+                _check_there(reader)
+                inside.write(hello)
+                ways = [asyncio.create_task(inwards()), asyncio.create_task(outwards())]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                for way in ways:
+                    way.cancel()
+                await asyncio.gather(*ways, return_exceptions=True)
+            finally:
+                if sent_inside <= ALERT_BYTES:
+                    self.dropped["failed handshake"] += 1
+
+    # ---- the end --------------------------------------------------------------------------------------
+
     def close(self) -> None:
         """Let nobody in any more, and end what went through; safe to call twice."""
         if not self.loop.is_closed():
@@ -124,17 +228,11 @@ class Door:
         # A server that closes loses the connections that it has accepted in the same turn: it accepts no more first.
         for listening in self._server.sockets:
             self.loop.remove_reader(listening.fileno())
-        while busy := asyncio.all_tasks() - {asyncio.current_task()}:  # that accept, or dial
-            self._hang_up()
-            await asyncio.wait(busy)
+        while busy := asyncio.all_tasks() - {asyncio.current_task()}:
+            for side in self.sides:
+                side.transport.abort()
+            await asyncio.wait(busy, timeout=TURN)
         self._server.close()
-        while self.sides:
-            self._hang_up()
-            await asyncio.sleep(0.0)
-
-    def _hang_up(self) -> None:
-        for side in self.sides:
-            side.transport.abort()
 
     def _end(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -143,143 +241,20 @@ class Door:
             self.loop.close()
 
 
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """What comes next; a ConnectionError if the other end hung up."""
+    data = await reader.read(CHUNK)
+    if not data:
+        raise ConnectionResetError
+    return data
+
+
+def _check_there(reader: asyncio.StreamReader) -> None:
+    if reader.at_eof() or reader.exception() is not None:
+        raise ConnectionResetError
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-class _Side(asyncio.Protocol):
-    """One side of a connection that is passed on; what it receives goes to the other."""
-
-    transport: asyncio.Transport
-    other: _Side | None = None
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._door.sides.add(self)
-        transport.set_write_buffer_limits(high=WAITING)
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is not None:
-            self.other.transport.write(data)
-
-    def pause_writing(self) -> None:
-        if self.other is not None:
-            self.other.transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        if self.other is not None and not self.other.transport.is_closing():
-            self.other.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.other is not None:
-            self.other.transport.close()
-        self._door.sides.discard(self)
-
-
-class _Inside(_Side):
-    """Towards Zenoh. What it sends after its partner's second message begins a session, if it is no alert."""
-
-    _heard = 0
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if isinstance(self.other, _Outside) and self.other.answered and self._heard <= ALERT_BYTES:
-            self._heard += len(data)
-            if self._heard > ALERT_BYTES:
-                self.other.succeeded()
-
-
-class _Outside(_Side):
-    """Towards whoever connected: silent until its ClientHello is whole, then passed on when it is its address' turn."""
-
-    def __init__(self, door: Door) -> None:
-        super().__init__(door)
-        self._first = b""
-        self.answered = self._pending = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._dialling: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        door = self._door
-        self._address = str((transport.get_extra_info("peername") or ("?",))[0])
-        door.silent[self] = None
-        self._timer = door.loop.call_later(PATIENCE, self._refuse, "no handshake")
-        if len(door.silent) > MOST_SILENT:
-            next(iter(door.silent))._refuse("no handshake")
-
-    def data_received(self, data: bytes) -> None:
-        if self.other is not None:
-            self.answered = True
-            super().data_received(data)
-            return
-        self._first += data
-        begins = begins_tls(self._first)
-        if begins is False:
-            self._refuse("no handshake")
-        elif begins and self._dialling is None:
-            self._dialling = self._door.loop.create_task(self._pass_on())
-
-    async def _pass_on(self) -> None:
-        self.transport.pause_reading()
-        self._stop_timer()
-        until, allowance = time.monotonic() + PATIENCE, self._door.allowance(self._address)
-        while not (taken := allowance.take(time.monotonic())) and time.monotonic() < until:
-            await asyncio.sleep(TURN)
-            if self.transport.is_closing():
-                return
-        if not taken:
-            self._refuse("turned away")
-            return
-        self._spoke()
-        try:
-            _, inside = await self._door.loop.create_connection(
-                lambda: _Inside(self._door), "127.0.0.1", self._door.inner
-            )
-        except OSError:  # Zenoh does not listen yet, or any more
-            allowance.give_back()
-            self.transport.abort()
-            return
-        self._pending = True
-        if self.transport.is_closing():
-            self._failed()
-            inside.transport.abort()
-            return
-        self.other, inside.other = inside, self
-        inside.transport.write(self._first)
-        self.transport.resume_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._spoke()
-        if self._pending:
-            self._failed()
-        super().connection_lost(exc)
-
-    def succeeded(self) -> None:
-        self._pending = False
-        self._door.allowance(self._address).give_back()
-
-    def _failed(self) -> None:
-        self._pending = False
-        self._door.dropped["failed handshake"] += 1
-
-    def _refuse(self, why: str) -> None:
-        self._spoke()
-        self._door.dropped[why] += 1
-        self.transport.abort()
-
-    def _spoke(self) -> None:
-        """It waits no more: it has begun a handshake, or is gone."""
-        self._stop_timer()
-        self._door.silent.pop(self, None)
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

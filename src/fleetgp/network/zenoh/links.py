@@ -55,7 +55,7 @@ class Arrived(NamedTuple):
     size: int
 
 
-#: One epoch's frames, in the order in which they came; None wakes whoever waits for one.
+#: One epoch's frames, in the order in which they came; None wakes the thread that waits for one.
 Mail = queue.SimpleQueue[Arrived | None]
 
 
@@ -167,6 +167,15 @@ class Departures:
                 self._kept.pop(self._over.pop(0), None)
 
 
+class LinkEnd(NamedTuple):
+    """What is declared in the session for a link."""
+
+    listener: Any | None
+    subscriber: Any
+    frames: Any
+    hellos: Any
+
+
 #: Bytes of an introduction; what is longer is dropped unread.
 LONGEST_INTRODUCTION = 2**11
 #: Seconds for which the answer to an introduction may take.
@@ -230,10 +239,7 @@ class Links:
         self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
         self._changed, self._hello, self._early, self._introduced = changed, hello, early, introduced
-        self._subscribers: dict[Edge, Any] = {}
-        self._frames: dict[Edge, Any] = {}
-        self._hellos: dict[Edge, Any] = {}
-        self._listeners: dict[Edge, Any] = {}
+        self._ends: dict[Edge, LinkEnd] = {}
         self._endpoints, self._security = endpoints, security
         settings = self._settings(listen, endpoints, lease, security)
         self._door: Door | None = None
@@ -276,18 +282,18 @@ class Links:
 
     def send(self, own: int, neighbour: int, frame: bytes) -> None:
         self._count(neighbour, frame)
-        self._frames[own, neighbour].put(frame)
+        self._ends[own, neighbour].frames.put(frame)
 
     def greet(self, own: int, neighbour: int, data: bytes) -> None:
         """A hello: dropped rather than waited for where the link is busy; there will be another."""
         self._count(neighbour, data, overhead=True)
-        self._hellos[own, neighbour].put(data)
+        self._ends[own, neighbour].hellos.put(data)
 
     def introduce(self, data: bytes) -> None:
         """An introduction, to all that this end is connected with; dropped where the link is busy."""
         import zenoh
 
-        for own, neighbour in self._frames:
+        for own, neighbour in self._ends:
             if self.up(own, neighbour):
                 self._count(neighbour, data, overhead=True)
         self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
@@ -314,7 +320,7 @@ class Links:
 
     def up(self, own: int, neighbour: int) -> bool:
         """Whether the neighbour listens."""
-        return bool(self._frames[own, neighbour].matching_status.matching)
+        return bool(self._ends[own, neighbour].frames.matching_status.matching)
 
     def wait(self, seconds: float) -> None:
         """Until all neighbours listen (what is sent before is lost), or one error that names those who do not."""
@@ -331,7 +337,7 @@ class Links:
         if frame is not None:
             self.resent += 1
             self._count(neighbour, frame, overhead=True)  # no round's ledger has it a second time
-            self._frames[own, neighbour].put(frame)
+            self._ends[own, neighbour].frames.put(frame)
 
     def _count(self, neighbour: int, data: bytes, overhead: bool = False) -> None:
         with self._counting:
@@ -385,34 +391,32 @@ class Links:
         """Listen to a neighbour, and make ready to send to it."""
         import zenoh
 
-        prefix, edge = prefix_of(self.run), (own, neighbour)
-        self._subscribers[edge] = self.session.declare_subscriber(f"{prefix}/{own}/{neighbour}/*", self._arrived)
+        prefix = prefix_of(self.run)
         key = f"{prefix}/{neighbour}/{own}"
-        self._frames[edge] = self.session.declare_publisher(
+        subscriber = self.session.declare_subscriber(f"{prefix}/{own}/{neighbour}/*", self._arrived)
+        frames = self.session.declare_publisher(
             f"{key}/frame",
             reliability=zenoh.Reliability.RELIABLE,
             congestion_control=zenoh.CongestionControl.BLOCK,
             express=True,
         )
         # A queue of their own: hellos overtake long frames.
-        self._hellos[edge] = self.session.declare_publisher(
+        hellos = self.session.declare_publisher(
             f"{key}/hello",
             priority=zenoh.Priority.INTERACTIVE_HIGH,
             congestion_control=zenoh.CongestionControl.DROP,
             express=True,
         )
-        changed = self._changed
+        changed, listener = self._changed, None
         if changed is not None:
-            self._listeners[edge] = self._frames[edge].declare_matching_listener(
-                lambda status: changed(own, neighbour, bool(status.matching))
-            )
+            listener = frames.declare_matching_listener(lambda status: changed(own, neighbour, bool(status.matching)))
+        self._ends[own, neighbour] = LinkEnd(listener, subscriber, frames, hellos)
 
     def renew(self, own: int, neighbour: int) -> None:
         """Declare again that one listens to a neighbour: after a reconnection it may not know."""
-        edge = (own, neighbour)
-        for table in (self._listeners, self._subscribers, self._frames, self._hellos):
-            if edge in table:
-                table[edge].undeclare()
+        for declared in self._ends[own, neighbour]:
+            if declared is not None:
+                declared.undeclare()
         self._declare(own, neighbour)
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.network.edges import Edge
 
-#: The common name of whoever may ask agents, and have them train or stop.
+#: The common name of those who may ask agents, and have them train or stop.
 OPERATOR = "operator"
 
 
@@ -55,46 +55,39 @@ class Security:
 
     def access(self, hosted: Sequence[int], edges: Sequence[Edge], run: int) -> dict[str, Any]:
         """Zenoh's access control for an end with these agents and edges (own, neighbour): all else is denied."""
-        rules: list[dict[str, Any]] = []
-        subjects: list[dict[str, Any]] = []
-        policies: list[dict[str, Any]] = []
-
-        def rule(id: str, flows: list[str], messages: list[str], key: str) -> None:
-            what = {"flows": flows, "messages": messages, "key_exprs": [key]}
-            rules.append({"id": id, "permission": "allow", **what})
-
-        def allow(name: str, label: str, allowed: Sequence[tuple[str, str, str]]) -> None:
-            for number, (flow, message, key) in enumerate(allowed):
-                rule(f"{label} {number}", [flow], [message], key)
-            subjects.append({"id": label, "cert_common_names": [name]})
-            policies.append({"rules": [f"{label} {number}" for number in range(len(allowed))], "subjects": [label]})
-
         prefix = prefix_of(run)
+        allowed: list[tuple[str, str, tuple[tuple[str, str, str], ...]]] = []  # label, name in the certificate, rules
         for own, neighbour in edges:
             # From a neighbour: its own messages to us, and that it listens to what is sent to it. To it: the converse.
-            allow(
-                self.names[neighbour],
-                f"{own}-{neighbour}",
-                (
-                    ("ingress", "put", f"{prefix}/{own}/{neighbour}/*"),
-                    ("ingress", "declare_subscriber", f"{prefix}/{neighbour}/{own}/*"),
-                    ("egress", "put", f"{prefix}/{neighbour}/{own}/*"),
-                    ("egress", "declare_subscriber", f"{prefix}/{own}/{neighbour}/*"),
-                ),
+            here, there = f"{prefix}/{own}/{neighbour}/*", f"{prefix}/{neighbour}/{own}/*"
+            rules_of_edge = (
+                ("ingress", "put", here),
+                ("ingress", "declare_subscriber", there),
+                ("egress", "put", there),
+                ("egress", "declare_subscriber", here),
             )
+            allowed.append((f"{own}-{neighbour}", self.names[neighbour], rules_of_edge))
         for own in hosted:
             key = f"{prefix}/{own}/{OPERATOR}/*"
-            allow(
-                OPERATOR,
-                f"{own}-{OPERATOR}",
-                (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key)),
-            )
+            asked = (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key))
+            allowed.append((f"{own}-{OPERATOR}", OPERATOR, asked))
         # Any certificate of the fleet's authority: an agent that is not in this file has no other way to be noticed.
-        rule("introduction", ["ingress", "egress"], ["put", "declare_subscriber"], introduction_key(run))
-        subjects.append({"id": "everyone"})
-        policies.append({"rules": ["introduction"], "subjects": ["everyone"]})
+        rules = [_rule("introduction", ["ingress", "egress"], ["put", "declare_subscriber"], introduction_key(run))]
+        subjects: list[dict[str, Any]] = [{"id": "everyone"}]
+        policies = [{"rules": ["introduction"], "subjects": ["everyone"]}]
+        for label, name, of_label in allowed:
+            own_rules = [
+                _rule(f"{label} {k}", [flow], [message], key) for k, (flow, message, key) in enumerate(of_label)
+            ]
+            rules += own_rules
+            subjects.append({"id": label, "cert_common_names": [name]})
+            policies.append({"rules": [rule["id"] for rule in own_rules], "subjects": [label]})
         tables = {"rules": rules, "subjects": subjects, "policies": policies}
         return {"enabled": True, "default_permission": "deny", **tables}
+
+
+def _rule(id: str, flows: list[str], messages: list[str], key: str) -> dict[str, Any]:
+    return {"id": id, "permission": "allow", "flows": flows, "messages": messages, "key_exprs": [key]}
 
 
 def prefix_of(run: int) -> str:
