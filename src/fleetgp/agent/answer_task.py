@@ -62,7 +62,7 @@ class AnswerTask:
                 self._answer(tasks, agenda, model, pending, position)
 
     def _answer(self, tasks: Tasks, agenda: Agenda, model: Trained, pending: PendingQuestion, position: int) -> None:
-        """The own question: however it ends, the asker is told, or the question stays for the next view."""
+        """Answer the own question: the asker gets an answer or an error, or the question stays for the next view."""
         pending.tries += 1
         self.under_way = pending
         try:
@@ -144,9 +144,9 @@ class AnswerTask:
         return answer
 
     def sync_totals(self, tasks: Tasks, agenda: Agenda) -> None:
-        """In a fleet that predicts by dec-full-gp the members tell each other what they have to add, asked or not.
+        """Bring the totals up to date, in a fleet that predicts by dec-full-gp, before anybody asks.
 
-        So whoever is cut off later knows of it.
+        So a member that is cut off later knows of the others' data.
         """
         model = agenda.model
         if model is None or self._description.prediction.method != WHOLE or not self._sync.due(agenda):
@@ -154,7 +154,7 @@ class AnswerTask:
         with tasks.next() as network:
             try:
                 self._synced(network, tasks.agreed, agenda, model, self.predictor(agenda, model))
-            except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
+            except (InputError, NumericalError) as error:  # at all members alike: a question gets this error
                 self._log.warn("no totals", error=with_names(str(error), tasks.names))
 
     def _synced(

@@ -84,7 +84,7 @@ class _Table(BaseModel):
 class AgentTable(_Table):
     """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
 
-    show_rows: whoever may ask it for its status may see its rows, too.
+    show_rows: those who may ask for its status may also see its rows.
     """
 
     name: Name
@@ -230,8 +230,8 @@ class FleetFile(_Table):
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
 #: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
 PROTOCOL = 5
-#: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
-#: possible: whoever has another description or another protocol should be noticed, refused and named.
+#: The version of keys and hellos. Agents of different ones do not see each other at all, so it should not change: an
+#: agent with another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
 #: The sections of the file with settings that agents must have in common, and settings too long for a message.
 SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")

@@ -1,4 +1,4 @@
-"""Structured logs, one JSON document per line; and what an agent is doing, for whoever asks."""
+"""Structured logs, one JSON document per line; and what an agent is doing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Log:
             self._recent.append(line)
 
     def recent(self, after: int = 0) -> list[dict[str, Any]]:
-        """The last lines, shortened, those after a number: whoever looks often gets each once."""
+        """Return the last lines after a number, shortened: a caller who gives the last one it saw gets each line once."""
         with self._lock:
             return [line for line in self._recent if line["number"] > after]
 

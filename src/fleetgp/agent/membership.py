@@ -126,7 +126,7 @@ class Membership:
         return self._say(view=0, restarts=self.own.restarts + 1)
 
     def check(self, records: Iterable[Record]) -> None:
-        """A NetworkError where records say what cannot be, whoever is meant by them: nobody may pass them on."""
+        """Raise a NetworkError if records of any agent are impossible: nobody may pass them on."""
         for record in records:
             if record.agent not in self._linked:
                 raise NetworkError(f"a record of agent {record.agent}, which this fleet does not have")

@@ -68,7 +68,7 @@ class PeerMonitor:
         )
 
     def wake(self) -> None:
-        """Something may have changed: whoever waits for that looks, and what is new is sent."""
+        """Something may have changed: threads that wait look again, and news are sent."""
         self._inbox.put(self._presence.changed.notify_all, source="wake", most=1)
 
     def wake_others(self) -> None:
@@ -215,7 +215,7 @@ SETTLE = 0.15
 
 
 class StoppedError(Cancelled):
-    """The agent was told to stop."""
+    """The agent stops."""
 
 
 class Node:

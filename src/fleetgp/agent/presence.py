@@ -124,7 +124,7 @@ class Neighbourhood(dict[int, Neighbour]):
         return readmitted
 
     def well_done(self, members: Iterable[int]) -> None:
-        """Some real work was finished: whoever took part in it is not slow."""
+        """Some real work was finished: the members that took part are not slow."""
         for j in set(members) & self.keys():
             self[j].failures = 0
 
@@ -162,7 +162,7 @@ MOST_STRANGERS, STRANGER_SECONDS = 64, 3600.0
 class Presence:
     """What one agent knows of the fleet, and what it works on; `PeerMonitor` and `Node` report what happens.
 
-    Whoever calls it holds `changed`, on which others wait for something to change.
+    Callers hold `changed`, on which other threads wait.
 
     running: the view the agent works in; None while it looks for one.
     networks: of the tasks under way; all but the last one are interrupted by the next.

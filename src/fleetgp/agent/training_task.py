@@ -92,7 +92,7 @@ class TrainingTask:
         """What to train, and where to continue, if there is something to continue from.
 
         Where the kernel is to be chosen, that of a model stays until the fleet starts again: estimates of a training
-        that did not end are of no use, since nobody knows of which kernel they are.
+        that did not end are of no use, since nobody knows which kernel they belong to.
         """
         kernels, model = self._description.kernels, agenda.model
         if len(kernels) == 1:

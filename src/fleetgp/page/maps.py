@@ -32,7 +32,7 @@ SHARE = 0.05
 POINT_BYTES, POINT_SECONDS = 400.0, 1e-4
 #: Maps beyond that part that changes of members and models earn at once, and seconds after which they earn another one.
 EARNED, EARN = 2, 60.0
-#: Digits of an answer's standard deviations that make a 95 % interval.
+#: Half the width of a 95% interval, in standard deviations.
 WIDTH = 1.959963984540054
 
 
@@ -90,7 +90,7 @@ class MapBudget:
     """What maps have cost so far, in seconds and bytes, and when the next one is allowed.
 
     The cost of all maps, the next one included, is at most a share of the fleet's time and bytes. The first map is
-    always allowed, since whoever opens the page wants to see something. When agents come or go, or have a new model, a
+    always allowed, so that a new viewer sees something. When agents come or go, or have a new model, a
     small one is allowed at once: two of them, then one a minute. They are paid for later.
 
     >>> budget = MapBudget(share=0.05)
