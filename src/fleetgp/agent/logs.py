@@ -58,7 +58,7 @@ class Log:
             self._recent.append(line)
 
     def recent(self, after: int = 0) -> list[dict[str, Any]]:
-        """Return the last lines after a number, shortened: a caller who gives the last one it saw gets each line once."""
+        """Return the last lines after a number, shortened. Callers give the last one that they have seen."""
         with self._lock:
             return [line for line in self._recent if line["number"] > after]
 
