@@ -41,16 +41,17 @@ class Log:
             self._logger.addHandler(logging.StreamHandler(stream or sys.stderr))
 
     def __call__(self, event: str, **fields: Any) -> None:
-        self._write("info", logging.INFO, event, fields)
+        self._write(logging.INFO, event, fields)
 
     def warn(self, event: str, **fields: Any) -> None:
-        self._write("warning", logging.WARNING, event, fields)
+        self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._write("error", logging.ERROR, event, fields)
+        self._write(logging.ERROR, event, fields)
 
-    def _write(self, level: str, number: int, event: str, fields: dict[str, Any]) -> None:
-        self._logger.log(number, "%s", _document(self._agent, level, event, fields))
+    def _write(self, severity: int, event: str, fields: dict[str, Any]) -> None:
+        level = logging.getLevelName(severity).lower()
+        self._logger.log(severity, "%s", _document(self._agent, level, event, fields))
         short = {name: _brief(value) for name, value in fields.items()}
         with self._lock:
             self._lines += 1
