@@ -177,7 +177,7 @@ def test_options_that_would_be_ignored_are_refused(modelled: Path) -> None:
     assert "are for --n-agents" in wrong(*fit, "--agent-column", "boat", "--partition", "kmeans")
     assert "are for --n-agents" in wrong(*fit, "--agent-column", "boat", "--axis", "lat")
     assert "--axis is for stripes" in wrong(*fit, "--n-agents", "2", "--partition", "random", "--axis", "lat")
-    with pytest.raises(InputError, match="axis is for stripes, but by='grid'"):
+    with pytest.raises(InputError, match="axis is for stripes, got by='grid'"):
         fg.partition(np.zeros((4, 2)), np.zeros(4), agents=2, by="grid", axis=1)
     predict = ["predict", "m", "points.csv", "--eta", "0.2"]
     told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial, wraps
+from operator import itemgetter
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -87,12 +88,9 @@ class Family:
         ]
 
 
-@dataclass(frozen=True)
-class Default:
-    """Marks an option that has the default of a parameter of a Python function. name: the parameter's, if another."""
-
-    function: Callable[..., Any]
-    name: str = ""
+def default_of(function: Callable[..., Any], name: str) -> Any:
+    """The default of a parameter of a Python function: also that of the option that is passed to it."""
+    return inspect.signature(function).parameters[name].default
 
 
 def option(text: str, *flags: str, **settings: Any) -> Any:
@@ -102,8 +100,6 @@ def option(text: str, *flags: str, **settings: Any) -> Any:
 
 #: Builds one parameter of a command from the values that Typer has read.
 Build = Callable[[dict[str, Any]], Any]
-
-
 #: An option of each command that returns a `Report`.
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document.")]
 
@@ -124,17 +120,14 @@ def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
     >>> draw(name="box", width=2, height=3)
     box 6
     """
-    hints = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
-    builds: dict[str, Build] = {}
-    for name, parameter in inspect.signature(command).parameters.items():
-        builds[name] = _expand(name, hints[name], parameter.default, parameters)
-    if hints["return"] is Report:
+    call = _flattened(command, parameters)
+    if get_type_hints(command)["return"] is Report:
         parameters.append(_parameter("as_json", False, Json))
 
     @wraps(command)
     def run(**given: Any) -> None:
-        report = command(**{name: build(given) for name, build in builds.items()})
+        report = call(given)
         if report is not None:
             print_report(report, as_json=given["as_json"])
 
@@ -143,22 +136,21 @@ def grouped(command: Callable[..., Report | None]) -> Callable[..., None]:
     return run
 
 
-def _expand(name: str, hint: Any, default: Any, parameters: list[inspect.Parameter]) -> Build:
-    """Append the typed options of one parameter, and return how to build the parameter from their values."""
-    family = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Family)), None)
-    if family is not None:
-        parameters += [_parameter(one.name, None, _annotation(one)) for one in family.options]
-        return partial(_typed_values, family.options)
-    if is_dataclass(hint):
-        hints = get_type_hints(hint, include_extras=True)
-        builds = {one.name: _expand(one.name, hints[one.name], _default(one), parameters) for one in fields(hint)}
-        build_group: Any = hint
-        return lambda given: build_group(**{one: build(given) for one, build in builds.items()})
-    like = next((one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Default)), None)
-    if like is not None:
-        default = inspect.signature(like.function).parameters[like.name or name].default
-    parameters.append(_parameter(name, default, hint))
-    return lambda given: given[name]
+def _flattened(function: Any, parameters: list[inspect.Parameter]) -> Build:
+    """Append the typed options of a function or a dataclass, and return how to call it with their values."""
+    hints = get_type_hints(function, include_extras=True)
+    builds: dict[str, Build] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        family = next((one for one in getattr(hints[name], "__metadata__", ()) if isinstance(one, Family)), None)
+        if family is not None:
+            parameters += [_parameter(one.name, None, _annotation(one)) for one in family.options]
+            builds[name] = partial(_typed_values, family.options)
+        elif is_dataclass(hints[name]):
+            builds[name] = _flattened(hints[name], parameters)
+        else:
+            parameters.append(_parameter(name, parameter.default, hints[name]))
+            builds[name] = itemgetter(name)
+    return lambda given: function(**{name: build(given) for name, build in builds.items()})
 
 
 def _typed_values(options: list[Option], values: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +168,3 @@ def _annotation(option: Option) -> Any:
 
 def _parameter(name: str, default: object, annotation: object) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _default(option: Field[Any]) -> object:
-    return inspect.Parameter.empty if option.default is MISSING else option.default

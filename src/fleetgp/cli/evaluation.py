@@ -18,7 +18,7 @@ from fleetgp.advice import verify as verify_fleet
 from fleetgp.advice.verify import two_digits
 from fleetgp.cli import options
 from fleetgp.cli.answers import agent_number, known_model
-from fleetgp.cli.arguments import Default, Family, option
+from fleetgp.cli.arguments import Family, default_of, option
 from fleetgp.cli.info import calibration_facts, calibration_lines
 from fleetgp.cli.options import DEVIATION, FILE_READING, ROWS, Cluster
 from fleetgp.cli.output import Report, bold, plain_table, warn
@@ -107,7 +107,9 @@ def score(
         typer.Argument(help="Observations that the model has not seen: a table with its inputs and its target."),
     ] = None,
     hiding: Hiding,
-    level: Annotated[float, Default(fg.Fleet.score), option("The level of the intervals whose coverage is reported.")],
+    level: Annotated[float, option("The level of the intervals whose coverage is reported.")] = default_of(
+        fg.Fleet.score, "level"
+    ),
     each_agent: Annotated[bool, option("Print the scores of each agent too.", "--each-agent")] = False,
     reading: TruthReading,
     asking: options.Asking,
@@ -242,16 +244,17 @@ def calibrate(
     method: options.METHOD = None,
     holdout: Annotated[
         str,
-        Default(fg.Fleet.calibrate),
         option("What agents hide: rows (among the data), blocks (gaps that nobody observes) or both."),
-    ],
-    level: Annotated[float, Default(fg.Fleet.calibrate), option("The coverage that intervals should have.")],
+    ] = default_of(fg.Fleet.calibrate, "holdout"),
+    level: Annotated[float, option("The coverage that intervals should have.")] = default_of(
+        fg.Fleet.calibrate, "level"
+    ),
     cells: Annotated[
         int | None, option("Cells of the fleet's box, for blocks. (default: 16 per agent, at least 100)")
     ] = None,
-    max_rows: Annotated[
-        int, Default(fg.Fleet.calibrate), option("Rows that an agent holds out at most, of each kind.")
-    ],
+    max_rows: Annotated[int, option("Rows that an agent holds out at most, of each kind.")] = default_of(
+        fg.Fleet.calibrate, "max_rows"
+    ),
     given: Annotated[dict[str, Any], Family(PredictionOptions, ("eta", "engine", "n_neighbours", "n_nearest"))],
 ) -> Report:
     """Find the factor on the standard deviations with which intervals have their nominal coverage.
@@ -278,8 +281,10 @@ def verify(
         list[str] | None,
         option("Prediction methods to check, for example: --method dec-rbcm dec-nearest (default: that of predict)"),
     ] = None,
-    hold: Annotated[float, Default(verify_fleet), option("The share of rows to hide, for the coverage of intervals.")],
-    seed: Annotated[int, Default(verify_fleet), option(options.SEED)],
+    hold: Annotated[float, option("The share of rows to hide, for the coverage of intervals.")] = default_of(
+        verify_fleet, "hold"
+    ),
+    seed: Annotated[int, option(options.SEED)] = default_of(verify_fleet, "seed"),
 ) -> Report:
     """Check a model on its own data: agents agree, methods equal their central counterparts, intervals cover enough.
 

@@ -15,7 +15,7 @@ from rich.table import Table
 import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
-from fleetgp.cli.arguments import Default, Family, option
+from fleetgp.cli.arguments import Family, default_of, option
 from fleetgp.cli.info import fit_report
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import Report
@@ -175,9 +175,11 @@ def fit(
     out: Annotated[Path, option("The folder for the model.")],
     split: Split,
     graph: Annotated[
-        str, Default(fg.Fleet), option(f"{', '.join(graph_names())}, or a file with two agents' names per line.")
-    ],
-    training: Annotated[str, Default(fg.Fleet.train, "method"), option("The training method; see `fleetgp methods`.")],
+        str, option(f"{', '.join(graph_names())}, or a file with two agents' names per line.")
+    ] = default_of(fg.Fleet, "graph"),
+    training: Annotated[str, option("The training method; see `fleetgp methods`.")] = default_of(
+        fg.Fleet.train, "method"
+    ),
     preset: Annotated[
         str | None, option("paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given.")
     ] = None,
@@ -193,7 +195,7 @@ def fit(
     constraints: options.Constraints,
     how: Annotated[dict[str, Any], Family(TrainerOptions)],
     where: Cluster,
-    seed: Annotated[int, Default(fg.Fleet), option(options.SEED)],
+    seed: Annotated[int, option(options.SEED)] = default_of(fg.Fleet, "seed"),
     overwrite: Annotated[bool, option("Replace a model of that name.", "--overwrite")] = False,
     quiet: options.Quiet = False,
 ) -> Report:

@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.advice import Advice, recommend
 from fleetgp.advice.facts import Facts
 from fleetgp.advice.recommend import Accuracy, Task
-from fleetgp.cli.arguments import Default, option
+from fleetgp.cli.arguments import default_of, option
 from fleetgp.cli.options import FILE
 from fleetgp.cli.output import Report, plain_table
 from fleetgp.cli.running import description_of
@@ -34,11 +34,11 @@ def plan(
     link: Annotated[
         str | None, option('What links are like: "9600 bit/s, 2 s"; also the loss, "5 %", and "half duplex".')
     ] = None,
-    queries: Annotated[int, Default(recommend), option("How many points a question has.", min=1)],
+    queries: Annotated[int, option("How many points a question has.", min=1)] = default_of(recommend, "queries"),
     private: Annotated[
         str | None, option("What must stay private: rows, sums (rows and moments) or likelihoods (these, too).")
     ] = None,
-    accuracy: Annotated[str, Default(recommend), option(", ".join(get_args(Accuracy)))],
+    accuracy: Annotated[str, option(", ".join(get_args(Accuracy)))] = default_of(recommend, "accuracy"),
     agent: Annotated[str | None, option("The only agent that needs answers. (default: all do)")] = None,
     rows: Annotated[int | None, option("Rows of an agent whose file cannot be read here.", min=1)] = None,
 ) -> Report:

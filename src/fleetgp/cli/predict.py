@@ -26,7 +26,7 @@ from fleetgp.cli.answers import (
     warn_of_outside,
     write_answer,
 )
-from fleetgp.cli.arguments import Default, option
+from fleetgp.cli.arguments import default_of, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
 from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.declarations import four_sides, values_by_name
@@ -107,9 +107,8 @@ def map_(
     ] = None,
     within: Annotated[
         float,
-        Default(fg.Fleet.map),
         option("Leave out cells farther than this many length-scales from all observations; inf: none."),
-    ],
+    ] = default_of(fg.Fleet.map, "within"),
     mask: Annotated[
         Path | None,
         option("Where to draw the map: a NetCDF field over both inputs, 0 or missing elsewhere.", readable=False),
@@ -204,7 +203,7 @@ def sample(
     reading: FILE_READING,
     joint: JointAsking,
     n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
-    seed: Annotated[int, Default(fg.Fleet.sample), option("The seed of the draws.", min=0)],
+    seed: Annotated[int, option("The seed of the draws.", min=0)] = default_of(fg.Fleet.sample, "seed"),
     observed: Annotated[bool, option("Draw observations, with noise, instead of the field.", "--observed")] = False,
 ) -> Report:
     """Draw whole fields from the joint posterior, at the points of a file.
@@ -273,12 +272,13 @@ def suggest(
     out: options.ANSWER_OUT,
     reading: FILE_READING,
     joint: JointAsking,
-    n: Annotated[int, Default(fg.Fleet.suggest), option("How many places; with --all, for each agent.", min=1)],
+    n: Annotated[int, option("How many places; with --all, for each agent.", min=1)] = default_of(
+        fg.Fleet.suggest, "n"
+    ),
     criterion: Annotated[
         str,
-        Default(fg.Fleet.suggest),
         option("variance (where least is known) or mutual-information (what is most informative)."),
-    ],
+    ] = default_of(fg.Fleet.suggest, "criterion"),
     agent: Annotated[str | None, option("The agent that should go there, by name. (default: the first)")] = None,
     everyone: Annotated[bool, option("Places for all agents, no place twice.", "--all")] = False,
 ) -> Report:

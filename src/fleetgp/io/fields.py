@@ -288,18 +288,9 @@ def load_sst(
     Traceback (most recent call last):
     fleetgp.errors.InputError: nowhere.nc: there is no such file
     """
-    xr = xarray()
-    file = as_path(path, "path")
-    if not file.is_file():
-        raise InputError(f"{path}: there is no such file")
-    try:
-        data = xr.open_dataset(file)  # scale, offset and fill values are applied
-    except (OSError, ValueError) as error:
-        why = "it is none" if isinstance(error, ValueError) else error
-        raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
-    with data:
+    with _opened_netcdf(path) as data:
         field = _variable(data, variable, path)
-        product = str(data.attrs.get("title") or data.attrs.get("id") or file.stem)
+        product = str(data.attrs.get("title") or data.attrs.get("id") or Path(path).stem)
         field, day = _one_day(field, date, path)
         if field.ndim != 2:
             sizes = ", ".join(f"{name} ({size})" for name, size in field.sizes.items())
@@ -326,6 +317,17 @@ def xarray() -> Any:
     except ImportError as error:
         raise InputError('NetCDF needs xarray: pip install "fleetgp[data]"') from error
     return xr
+
+
+def _opened_netcdf(path: str | Path) -> Any:
+    file = as_path(path, "path")
+    if not file.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        return xarray().open_dataset(file)  # scale, offset and fill values are applied
+    except (OSError, ValueError) as error:
+        why = "it is none" if isinstance(error, ValueError) else error
+        raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
 
 
 def _variable(data: Any, name: str | None, path: str | Path) -> Any:
@@ -586,13 +588,7 @@ def _known(values: Any) -> BoolArray:
 
 def read_mask(path: str | Path, names: Sequence[str]) -> Any:
     """Return the only field of a file over two axes, as a DataArray. names: of the axes."""
-    if not Path(path).is_file():
-        raise InputError(f"{path}: there is no such file")
-    try:
-        data = xarray().open_dataset(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: it cannot be read as NetCDF: {str(error).strip():.200}") from error
-    with data:
+    with _opened_netcdf(path) as data:
         fields = {str(name): named_as(field.squeeze(drop=True), names) for name, field in data.data_vars.items()}
         over = [name for name, field in fields.items() if set(field.dims) == set(names)]
         if len(over) != 1:
