@@ -23,7 +23,7 @@ from fleetgp.fleet.shards import NoiseName
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
-from fleetgp.io.survey import Scan, passes_told_to
+from fleetgp.io.survey import Scan, report_passes_to
 from fleetgp.io.tables import Missing, ObservationTable, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.progress import Listener, listening
@@ -179,7 +179,7 @@ def read_files(
     if backend == "ray":
         reader = _for_workers(reader)
     check_backend(backend, len(paths), workers, address)
-    with listening(progress) as listener, passes_told_to(listener):
+    with listening(progress) as listener, report_passes_to(listener):
         if backend == "in-process":
             data = FileDataset(reader, reader.survey(), limit)
         else:

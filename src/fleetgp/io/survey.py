@@ -337,7 +337,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("the listener of passes over
 
 
 @contextmanager
-def passes_told_to(listener: Listener | None) -> Iterator[None]:
+def report_passes_to(listener: Listener | None) -> Iterator[None]:
     """Send the progress of passes that this thread begins meanwhile to a listener."""
     before = _LISTENER.set(listener)
     try:
