@@ -97,7 +97,6 @@ def _of_agents(shards: Any, s: Any, agents: int) -> tuple[list[int], Any, list[A
 
 
 def _known(shards: Dataset, known: Sequence[Any] | None) -> Array:
-    """Return (T,) the known variances, in addition to the fleet's noise."""
     if known is None:
         return np.zeros(sum(map(len, shards)))
     pairs = enumerate(zip(known, shards, strict=True))
