@@ -310,14 +310,16 @@ def turned_into(longitudes: Array, west: float, east: float) -> Array:
     return np.asarray(longitudes - 360.0 * turns)
 
 
-def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
+def kernels_in_coordinates(
+    rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero"
+) -> Kernels:
     """Return the kernels in the coordinates of a model.
 
     inputs: how many there are, or their names.
 
     >>> from fleetgp.kernels.expression import as_kernels
     >>> names, rule = ("lon", "lat", "day"), CoordinateRule("sphere", 0, 1)
-    >>> (kernel,) = seen_by(rule, as_kernels("iso-matern32(lon, lat) * matern12(day)", names), names)
+    >>> (kernel,) = kernels_in_coordinates(rule, as_kernels("iso-matern32(lon, lat) * matern12(day)", names), names)
     >>> kernel.leaves[0].axes, kernel.names(names)
     ((0, 1, 3), ('l_lon_lat', 'l_day', 'sigma_f', 'sigma_eps'))
     """

@@ -38,7 +38,7 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         return shards, None if inputs is None else as_names(inputs, "inputs")
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
-    shards, known = parted(shards)
+    shards, known = split_deviations(shards)
     for agent, shard in enumerate(shards):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
@@ -191,7 +191,7 @@ def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array
     return np.log([check_theta_of(shards, row, names, "theta0") for row in rows])
 
 
-def parted(shards: Any) -> tuple[Any, list[Any] | None]:
+def split_deviations(shards: Any) -> tuple[Any, list[Any] | None]:
     """Return (X, y) of each agent, and the known standard deviations s of all agents, or None."""
     with_known = [isinstance(shard, list | tuple) and len(shard) == 3 for shard in shards]
     if not any(with_known):
