@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,10 @@ def test_no_default_sends_a_row(kinds: set[str]) -> None:
 @pytest.mark.parametrize("min_rows", [1, 4])
 def test_groups_of_few_rows_are_refused(min_rows: int, kinds: set[str]) -> None:
     fleet = private_fleet("matern32", theta=THETA)
-    for call in (fleet.predict, fleet.joint, fleet.gradient, fleet.calibrate, fleet.condition().predict):
-        asked = [] if call == fleet.calibrate else [POINTS]
+    asked: list[Any] = [fleet.predict, fleet.joint, fleet.gradient, fleet.condition().predict]
+    for call in (*(partial(one, POINTS) for one in asked), fleet.calibrate):
         with pytest.raises(InputError, match=rf'min_rows={min_rows} is refused by private="rows".*at least 5'):
-            call(*asked, min_rows=min_rows)  # type: ignore[operator]
+            call(min_rows=min_rows)
     assert not kinds
     assert fleet.predict(POINTS, min_rows=5).mean.shape == (2,)
 

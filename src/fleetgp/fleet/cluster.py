@@ -24,7 +24,7 @@ from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Topology
 from fleetgp.graph.topology import groups_of
 from fleetgp.io.file_dataset import FileDataset, FileSums, RowsElsewhere
-from fleetgp.io.survey import listener_of_passes, passes_told_to
+from fleetgp.io.survey import listener_of_passes, report_passes_to
 from fleetgp.kernels.expression import Kernels
 from fleetgp.linalg.threads import cores
 from fleetgp.model.observations import Observations
@@ -63,7 +63,6 @@ def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
 
 
 def merged_report(method: TrainingMethod, reports: Sequence[RoundReport], hosting: Hosting) -> RoundReport:
-    """Merge all groups' reports of one round."""
     start, done, thetas, chosen = reports[0]
     if not method.one_expert:
         thetas = joined_rows([part[2] for part in reports], hosting)
@@ -71,7 +70,6 @@ def merged_report(method: TrainingMethod, reports: Sequence[RoundReport], hostin
 
 
 def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) -> Fit:
-    """Merge the trainings of all groups."""
     first = fits[0]
     ledger = Ledger.merged(fit.ledger for fit in fits)
     agents = sum(map(len, hosting))
@@ -194,7 +192,7 @@ def train_group(
 
     data: of each output.
     """
-    with passes_told_to(Ticks(tell)):
+    with report_passes_to(Ticks(tell)):
         outputs = [_fetched(one) for one in data]
         if together:
             return train_together(method, outputs, network, kernels[0], options, lambda *report: tell(report))
@@ -345,7 +343,6 @@ def _close(crew: Crew, session: Session) -> None:
 
 
 def elsewhere(what: str) -> InputError:
-    """Return the error of what needs all agents in this process."""
     return InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
 
 

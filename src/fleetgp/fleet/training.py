@@ -14,7 +14,7 @@ from fleetgp.engines.base import translate_theta_errors
 from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.snapshot import held_by
-from fleetgp.io.survey import passes_told_to
+from fleetgp.io.survey import report_passes_to
 from fleetgp.kernels.expression import Kernels
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
@@ -71,7 +71,7 @@ def reported(
 
     names: of the hyperparameters, for errors.
     """
-    with listening(progress) as listener, passes_told_to(listener):
+    with listening(progress) as listener, report_passes_to(listener):
         reporter = TrainingProgress(method, options, listener)
         try:
             reporter.begun()
@@ -82,10 +82,10 @@ def reported(
             raise
 
 
-def of_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:
-    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
+def note_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:
+    """Note on a fit that it is from a sample of the rows in the files; moments are from all rows.
 
-    before: what the fleet was trained to.
+    before: the fleet's last fit.
     """
     held = held_by(data, before)
     if data.sampled and fit.moments is None:

@@ -395,28 +395,30 @@ def nearness(groups: Sequence[Groups], queries: Array, kernel: Kernel, h: Hyperp
 
     With the distances d_1 <= .. <= d_K+1 of the groups nearest to the query, it is (d_K+1 - d) / (d_K+1 - d_1), d being
     that of the agent's nearest, but at least 0. Where there are no more than K groups, it is 1 for all who have one.
-    All agents know it of all, and it fades out before an agent takes part no more, so that maps have no seams.
+    All agents know it of all, and it fades out before an agent takes part no more, so that maps have no seams. If each
+    group is a single row, every agent knows all that the others know: K is 1.
     """
     agents, (count, dimension) = len(groups), queries.shape
     every = np.concatenate([own.places for own in groups])
-    if len(every) <= NEAREST:
+    most = 1 if all((own.counts == 1.0).all() for own in groups) else NEAREST
+    if len(every) <= most:
         weight = np.array([len(own) > 0 or not len(every) for own in groups], dtype=float)
         return np.tile(weight[:, None], (1, count)), np.zeros((agents, count, dimension))
     scales, _ = kernel.scales(h, dimension)
     places, asked = every / scales, queries / scales
-    distance, near = nearest(scipy.spatial.cKDTree(places), asked, NEAREST + 1)
+    distance, near = nearest(scipy.spatial.cKDTree(places), asked, most + 1)
     last, first = distance[:, -1], distance[:, 0]
     whose = np.repeat(np.arange(agents), [len(own) for own in groups])[near[:, :-1]]
-    positions, here = np.full((agents, count), NEAREST), np.arange(count)
-    for k in reversed(range(NEAREST)):
+    positions, here = np.full((agents, count), most), np.arange(count)
+    for k in reversed(range(most)):
         positions[whose[:, k], here] = k
     own = np.take_along_axis(distance.T, positions, axis=0)
     width = np.where(last > first, last - first, 1.0)
-    weight = np.where(last > first, (last - own) / width, np.where(positions < NEAREST, 1.0, 0.0))
+    weight = np.where(last > first, (last - own) / width, np.where(positions < most, 1.0, 0.0))
     # The derivative of a distance |x - c| is the unit vector from c to x.
     with np.errstate(divide="ignore", invalid="ignore"):
         units = (asked[:, None] - places[near]) / distance[:, :, None] / scales
     units = np.where(np.isfinite(units), units, 0.0)  # (T, K + 1, D)
     of_own = units[here, positions]  # (M, T, D)
     slope = (units[:, -1] - of_own - weight[..., None] * (units[:, -1] - units[:, 0])) / width[:, None]
-    return weight, np.where((positions < NEAREST)[..., None], slope, 0.0)
+    return weight, np.where((positions < most)[..., None], slope, 0.0)
