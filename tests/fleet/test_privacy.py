@@ -112,7 +112,8 @@ def test_no_default_sends_a_row(kinds: set[str]) -> None:
 def test_groups_of_few_rows_are_refused(min_rows: int, kinds: set[str]) -> None:
     fleet = private_fleet("matern32", theta=THETA)
     asked: list[Any] = [fleet.predict, fleet.joint, fleet.gradient, fleet.condition().predict]
-    for call in (*(partial(one, POINTS) for one in asked), fleet.calibrate):
+    calls: list[Any] = [*(partial(one, POINTS) for one in asked), fleet.calibrate]
+    for call in calls:
         with pytest.raises(InputError, match=rf'min_rows={min_rows} is refused by private="rows".*at least 5'):
             call(min_rows=min_rows)
     assert not kinds
