@@ -53,8 +53,8 @@ from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.fleet.training import of_sample, reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
-from fleetgp.io.formats import Reading
-from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
+from fleetgp.io.formats import Columns, Reading
+from fleetgp.io.tables import Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
@@ -319,8 +319,8 @@ class Fleet:
         (('Ada', 'Bo'), {'day': 'days since 1970-01-01'}, 1)
         """
         given = given_in(model, ModelKeywords, "from_frame")
-        columns = ColumnRoles(inputs, target, agent, deviation)
-        rows = rows_of_frame(frame, columns, units, missing, fill, Reading(time_unit=time_unit))
+        columns = Columns(inputs, target, agent, deviation, fill, Reading(time_unit=time_unit))
+        rows = rows_of_frame(frame, columns, units, missing)
         names, shards = split_rows(rows, columns.inputs, agents, by, axis, seed)
         return cls._labelled(shards, rows, names, columns.inputs, target, graph, seed, given)
 
