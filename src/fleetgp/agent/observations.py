@@ -21,8 +21,8 @@ from fleetgp.consensus.agreements import outer_corners
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
-from fleetgp.io.formats import Reading, Table
-from fleetgp.io.tables import ColumnRoles, check_deviation_column, observations_of, read_columns
+from fleetgp.io.formats import Columns, Reading, Table
+from fleetgp.io.tables import check_deviation_column, observations_of, read_columns
 from fleetgp.model.noise import SAME, NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import LARGEST
@@ -200,11 +200,11 @@ class ObservationStore:
             self._copy.unlink()
 
     def _values(self, file: Path) -> Array:
-        what = ColumnRoles(self.inputs, self.columns[-1], deviation=self._deviation)
         how = Reading(settable=False)  # the description of a fleet does not have these
-        what.check(self.missing)
-        table = plain_csv(file, what.all) or read_columns(file, what.all, reading=how, targets=what.targets)
-        read = observations_of(table, file, what, missing=self.missing, fill=self.fill, reading=how, of_agent=True)
+        columns = Columns(self.inputs, self.columns[-1], deviation=self._deviation, fill=self.fill, reading=how)
+        columns.check()
+        table = plain_csv(file, columns.all) or read_columns(file, columns.all, reading=how, targets=columns.targets)
+        read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
         self.dropped = read.dropped
         return self._checked(read.rows)
 
