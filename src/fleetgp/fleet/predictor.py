@@ -78,7 +78,6 @@ class Predictor:
         return None if known is None or known.value.moments is None else (known.value.moments, known.rows)
 
     def predict(self, network: Network, question: Question) -> Prediction:
-        """Predict mean and variance at all queries."""
         return joined([block for _, block in self.predict_in_blocks(network, question)])
 
     def predict_in_blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
@@ -86,11 +85,9 @@ class Predictor:
         return predict_in_blocks(*self._prepared(network, question))
 
     def joint(self, network: Network, question: Question) -> Joint:
-        """Predict mean and covariance at all queries together."""
         return joint(*self._prepared(network, question))
 
     def gradient(self, network: Network, question: Question) -> Gradient:
-        """Return the gradient of the mean by the inputs as they are given."""
         return gradient(*self._prepared(network, question))
 
     def conditioned(self, network: Network, method: PredictionMethod) -> Conditioned:
@@ -190,7 +187,6 @@ def _generalized(
 def calibrate_hosted(
     snapshot: ModelSnapshot, network: Network, method: PredictionMethod, options: PredictionOptions, holding: Holding
 ) -> Calibration:
-    """Calibrate with the agents hosted here, whose data the snapshot has."""
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
     fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)
