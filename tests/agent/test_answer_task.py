@@ -69,10 +69,10 @@ def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
 ) -> None:
     real = Predictor.predict
 
-    def broken(self: Predictor, network: Any, question: Any) -> Any:
+    def broken(self: Predictor, question: Any, network: Any) -> Any:
         if len(question.queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
-        return real(self, network, question)
+        return real(self, question, network)
 
     monkeypatch.setattr(Predictor, "predict", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
