@@ -121,7 +121,8 @@ class Groups:
         """(G,) the root of the mean squared distance of the rows from their mean place, in units of length-scales."""
         if self.dimension > MOST_SCATTERED:
             return np.sqrt(self.scatters[:, 0, 0])
-        return np.sqrt((np.diagonal(self.scatters, axis1=1, axis2=2) / scales**2).sum(axis=1))
+        squares = np.diagonal(self.scatters, axis1=1, axis2=2) / scales**2
+        return np.asarray(np.sqrt(squares.sum(axis=1)))
 
     def change(self, old: Groups) -> tuple[IntArray, Array]:
         """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
