@@ -50,7 +50,7 @@ class Meeting:
             (agent,) = network.hosted
             own = replace(snapshot, shards=InMemory([snapshot.shards[agent]]))
             predictor = Predictor(own, self.options, self.caches[agent])
-            predictor.predict(network, question)
+            predictor.predict(question, network)
             groups: Groups = self.caches[agent].shared[method.agreement_key(self.options)].value.groups[agent]
             return groups
 

@@ -236,7 +236,7 @@ def answer_in_group(
         predictor = Predictor(replace(snapshot, shards=_fetched(data)), options, cache)
         memory.own[name] = references, predictor
     predictor.cache.shared = memory.shared.setdefault(name, {})
-    for number, block in predictor.predict_in_blocks(network, question):
+    for number, block in predictor.predict_in_blocks(question, network):
         tell(
             (number, replace(block, ledger=Ledger.merged([block.ledger])))
         )  # a copy: that of the network continues to count
