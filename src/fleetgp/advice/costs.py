@@ -37,20 +37,19 @@ from fleetgp.advice.facts import (
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
-from fleetgp.consensus.reductions import ByTree, total
+from fleetgp.consensus.reductions import ByTree
 from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
 from fleetgp.errors import InputError
 from fleetgp.fleet.predictor import Predictor
 from fleetgp.fleet.snapshot import ModelSnapshot
-from fleetgp.graph import Tree
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import PredictionOptions, Question
 from fleetgp.prediction.committee import Committee
 from fleetgp.prediction.cross import FEWEST, LONGEST
-from fleetgp.prediction.groups import LEVELS, NUMBER, width
+from fleetgp.prediction.groups import LEVELS, NUMBER, groups_within, most_groups, rows_per_group, width
 from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
@@ -377,6 +376,13 @@ class _Ungrouped(GroupedCommittee):
     grouped = augmented = False
 
 
+def _capped(most: Bill, few: Bill, bytes: float, links: int) -> Bill:
+    """What the most groups send, where no more than so many bytes beyond those of a few may cross a link."""
+    groups = min(most.kinds.get("groups", 0), few.kinds.get("groups", 0) + links * bytes)
+    edges = {edge: min(size, few.edges[edge] + bytes) for edge, size in most.edges.items()}
+    return replace(most, kinds={**most.kinds, "groups": groups} if groups else most.kinds, edges=edges)
+
+
 class _Answers:
     """The answers of a method with one kernel."""
 
@@ -532,53 +538,30 @@ class _Answers:
 
     def _summaries(self) -> Range:
         """Groups, whose number depends on the data, and sums of the agents that take part: all, or the root alone."""
+        facts, options = self.facts, self.options
+        dimension = self._together(1).shards.moved(self._view.coordinates)[0].dimension  # three on the sphere
+        fit = max(groups_within(options.budget, facts.agents, dimension), facts.agents)
+        most = np.minimum(most_groups(facts.sizes, options.min_rows, options.min_rows), fit)
+        usual = most if most.sum() <= fit else np.maximum(most * fit // most.sum(), np.minimum(most, 1))
+        one = np.minimum(most, 1)
+        few, more = self._groups(one, dimension), NUMBER * width(dimension) * (fit - int(one.sum()))
+        bound = _capped(self._groups(most, dimension), few, more, facts.agents - 1)
 
         def both(scene: Any, groups: Bill) -> Parts:
             once, asked = self._asked(scene)
-            return once + groups, NOTHING if self.options.local else asked
+            return once + groups, NOTHING if options.local else asked
 
-        if self.facts.agents == 1:
-            usual = both(self._together, NOTHING)
-            return usual, [usual], [usual]
-        least, some, most = self._groups()
-        return both(self._together, some), [both(self._at_root, least)], [both(self._together, most)]
+        usually = both(self._together, self._groups(usual, dimension))
+        return usually, [both(self._at_root, few)], [usually, both(self._together, bound)]
 
-    def _groups(self) -> tuple[Bill, Bill, Bill]:
-        """What the exchange of groups sends: at least one of each agent; usually, at most as many as fit the budget.
-
-        How many groups of the budget an agent has depends on the data: usually its share of the rows. At most the
-        agents on the sending side of an edge have as many as they can, and all together no more than the budget.
-        """
-        facts, options = self.facts, self.options
-        dimension = self._together(1).shards.moved(self._view.coordinates)[0].dimension  # three on the sphere
-        size, possible = NUMBER * width(dimension), np.array(facts.sizes) // options.min_rows
-        fitting = int(min(max(options.budget // size, np.count_nonzero(possible)), possible.sum()))
-        usual = np.maximum(np.minimum(shared_out(fitting, facts.sizes), possible), np.minimum(possible, 1))
-        if fitting == possible.sum():
-            usual = possible
-
-        def sent(counts: IntArray) -> tuple[Bill, Tree]:
-            network = CountingNetwork(facts.topology)
+    def _groups(self, counts: IntArray, dimension: int) -> Bill:
+        """What so many groups of each agent send."""
+        network = CountingNetwork(self.facts.topology)
+        if self.facts.agents > 1:
             with network.phase("groups"):
-                total(network, np.zeros((facts.agents, LEVELS)))
+                rows_per_group(network, np.zeros((self.facts.agents, LEVELS)), self.options, dimension)
                 network.collect({"groups": [np.zeros((count, width(dimension))) for count in counts]})
-            return network.bill(), network.tree
-
-        bill, tree = sent(usual)
-        behind = np.stack([usual, possible], axis=1)  # (M, 2) of an agent and all below it
-        for below, above in tree.levels:
-            np.add.at(behind, above, behind[below])
-        edges = dict(bill.edges)
-        for agent, parent in enumerate(tree.parents.tolist()):
-            if agent != parent:
-                for edge, (now, all_) in (
-                    ((agent, parent), behind[agent]),
-                    ((parent, agent), behind[tree.root] - behind[agent]),
-                ):
-                    edges[edge] = edges.get(edge, 0) + size * (min(int(all_), fitting) - int(now))
-        more = 2 * tree.height * size * (fitting if fitting < possible.sum() else 0)
-        most = replace(bill, edges=edges, waiting=bill.waiting + more, waiting_half=bill.waiting_half + 2 * more)
-        return sent(np.minimum(possible, 1))[0], bill, most
+        return network.bill()
 
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
