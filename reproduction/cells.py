@@ -95,7 +95,7 @@ def run_cells(
                     report(cell.name)
         except WorkerLostError as error:
             raise WorkerLostError(
-                f"{label}: {error}; what was finished is kept, and the same command goes on"
+                f"{label}: {error}; what was finished is kept, and the same command continues"
             ) from error
     return results
 

@@ -359,7 +359,7 @@ FILES: list[Bad] = [
     (lambda: read("t.csv", reading=gp.io.Reading(sep="ab")), INPUT, "sep (--sep) must be one character, or tab, got"),
     (lambda: gp.io.Reading(encoding=8), INPUT, "encoding: expected a text, got 8"),
     (lambda: read("tabs.csv"), INPUT, "tabs.csv: there is no column 'lon'; it has lon"),
-    (lambda: read("latin.csv"), INPUT, "latin.csv: it is not written in utf-8: save it as UTF-8, or say what"),
+    (lambda: read("latin.csv"), INPUT, "latin.csv: it is not written in utf-8: save it as UTF-8, or give its encoding"),
     (lambda: load_sst("none.nc"), INPUT, "none.nc: there is no such file"),
     (lambda: read_edges("edges.txt", ["a", "b"]), INPUT, "edges.txt, line 2: agent 'c' is not in the data"),
     (

@@ -57,7 +57,7 @@ def running(description: Description, log: Path) -> Iterator[list[Agent]]:
     threads = []
     try:
         for name in description.names:
-            agents.append(Agent.start(description, name, Log(name, file=log / f"{name}.log")))
+            agents.append(Agent(description, name, Log(name, file=log / f"{name}.log")))
             Service(agents[-1])
             threads.append(threading.Thread(target=agents[-1].run))
             threads[-1].start()

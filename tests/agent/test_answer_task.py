@@ -35,7 +35,7 @@ from tests.agent.fleets import MODEL, QUERIES, ask, describe, running, serving, 
 def test_an_asker_gets_an_error_in_the_time_that_was_stated(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 2, connect=30)
     names = description.names
-    alone = Agent.start(description, names[0], Log(names[0], file=tmp_path / "a0.log"))
+    alone = Agent(description, names[0], Log(names[0], file=tmp_path / "a0.log"))
     Service(alone)
     thread = threading.Thread(target=alone.run)
     thread.start()  # its neighbour never comes: it waits for 30 s

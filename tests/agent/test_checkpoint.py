@@ -183,7 +183,7 @@ def start(folder: Path, description: Description) -> list[dict[str, Any]]:
     """Start an agent and end it: what it logged."""
     log = Log("a0", file=folder / "a0.log")
     try:
-        agent = Agent.start(description, "a0", log)
+        agent = Agent(description, "a0", log)
         agent.close()
     finally:
         log.close()

@@ -48,7 +48,7 @@ def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
     folder = tmp_path / "state" / "a0"
     folder.mkdir(parents=True)
     (folder / "checkpoint.json").write_text("{}", encoding="utf-8")
-    agent = Agent.start(description, "a0", Log("a0", file=tmp_path / "a0.log"))
+    agent = Agent(description, "a0", Log("a0", file=tmp_path / "a0.log"))
     agent.close()
     agent.log.close()
     assert (folder / "checkpoint.old.json").read_text(encoding="utf-8") == "{}"
@@ -58,7 +58,7 @@ def test_a_checkpoint_of_another_model_is_left_aside(tmp_path: Path) -> None:
     (tmp_path / "fleet.toml").write_text(blocked, encoding="utf-8")
     log = Log("a0", file=tmp_path / "b.log")
     with pytest.raises(InputError, match="expected a folder, got a file"):
-        Agent.start(read_description(tmp_path / "fleet.toml"), "a0", log)
+        Agent(read_description(tmp_path / "fleet.toml"), "a0", log)
     log.close()
 
 

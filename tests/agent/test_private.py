@@ -95,4 +95,4 @@ def test_an_agent_with_few_rows_does_not_start(tmp_path: Path) -> None:
     description = private(tmp_path)
     np.savez(tmp_path / "a1.npz", x=np.arange(4.0), y=np.arange(4.0), temperature=np.arange(4.0))
     with pytest.raises(fg.InputError, match=r"a1: private = .* at least 5 rows of every agent, got 4"):
-        Agent.start(description, "a1", Log("a1", file=tmp_path / "a1.log"))
+        Agent(description, "a1", Log("a1", file=tmp_path / "a1.log"))

@@ -41,7 +41,7 @@ def test_an_error_is_an_exit_code_even_if_the_session_does_not_end(
             raise error
 
     monkeypatch.setattr("os._exit", exit)
-    monkeypatch.setattr(Agent, "start", start)
+    monkeypatch.setattr(service, "Agent", start)
     monkeypatch.setattr(service, "_run", run)
     description, _ = describe(tmp_path, 1)
     with pytest.raises(_Exited):
@@ -55,7 +55,7 @@ def test_an_agent_whose_thread_fails_ends_with_an_error(tmp_path: Path) -> None:
     """Whatever fails beside the work: an agent that only seems to work would be worse."""
     description, _ = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
-    agent = Agent.start(description, "a0", log)
+    agent = Agent(description, "a0", log)
     with ThreadPoolExecutor(1) as pool:
         try:
             living = pool.submit(agent.run)

@@ -89,7 +89,7 @@ def test_rows_that_were_acknowledged_and_are_missing_are_in_the_log_and_in_the_s
     seen = []
     for number in range(3):
         log = Log("a0", file=tmp_path / f"{number}.log")
-        agent = Agent.start(description, "a0", log)
+        agent = Agent(description, "a0", log)
         try:
             if number == 0:
                 agent.data.append([[0.5, 0.5, 1.0], [0.6, 0.5, 1.1]], "first")

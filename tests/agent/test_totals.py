@@ -31,7 +31,7 @@ EXACT: dict[str, Any] = {"training": "dec-full-gp", "training_options": WARM, "p
 @contextmanager
 def living(description: Description, name: str, log: Path) -> Iterator[Agent]:
     """One agent of a fleet, alone."""
-    agent = Agent.start(description, name, Log(name, file=log / f"{name}.log"))
+    agent = Agent(description, name, Log(name, file=log / f"{name}.log"))
     Service(agent)
     thread = threading.Thread(target=agent.run)
     thread.start()

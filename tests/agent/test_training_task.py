@@ -183,7 +183,7 @@ def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatc
 def alone(folder: Path) -> Iterator[Agent]:
     description, _ = describe(folder, 1)
     log = Log("a0", file=folder / "a0.log")
-    agent = Agent.start(description, "a0", log)
+    agent = Agent(description, "a0", log)
     try:
         yield agent
     finally:

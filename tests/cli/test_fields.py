@@ -38,7 +38,7 @@ def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
     assert told["notes"] == ["depth is 5.2, the nearest to 5", "3 cells hold nothing, and are no observations"]
     shown = run(*fit, "--at", "depth=5", "--out", "shown")
     assert "fleetgp map shown --grid 200x200 --at time=2021-01-05 --out map.nc" in shown.stdout
-    assert "of time (days)" in shown.stdout
+    assert " days along time" in " ".join(shown.stdout.split())
     assert "time 2021-01-04 to 2021-01-06." in run("info", "m").stdout
     fleet = load_model("m").fleet
     assert fleet.units == {"time": "days since 1970-01-01", "chl": "mg m-3"}

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import fleetgp as fg
-from fleetgp.fleet.cross_validation import Hidden
+from fleetgp.fleet import cross_validation
+from fleetgp.fleet.cross_validation import Fold
 from fleetgp.metrics import score
 from fleetgp.storage.folder import load_model, save_model
 from tests.cli.commands import run, said, truth, wrong
@@ -74,16 +75,16 @@ def test_rows_of_the_model_are_hidden(tested: Path) -> None:
 
 def test_an_interrupted_cross_validation_goes_on(tested: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ["score", "m", "--folds", "3", "--method", "dec-rbcm", "--quiet"]
-    real, computed = Hidden.of, list[int]()
+    real, computed = cross_validation.predict_fold, list[int]()
 
-    def of(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
+    def interrupted(fleet: fg.Fleet, data: Any, fold_of: Any, number: int, *how: Any) -> Fold:
         if number == 2 and len(computed) == 2:
             computed.append(-1)
             raise KeyboardInterrupt
         computed.append(number)
-        return real(data, fold_of, number, noises)
+        return real(fleet, data, fold_of, number, *how)
 
-    monkeypatch.setattr(Hidden, "of", of)
+    monkeypatch.setattr(cross_validation, "predict_fold", interrupted)
     assert "interrupted; finished work" in said(run(*asked, code=130))
     run(*asked)
     assert computed == [0, 1, -1, 2]

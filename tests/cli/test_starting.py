@@ -25,7 +25,7 @@ def test_importing_the_package_loads_nothing_large() -> None:
 
 #: What an agent's process does not load before it needs it: every process of a fleet would pay for it at its start.
 LATER = {
-    *("matplotlib", "numba", "pandas", "pyarrow", "sklearn", "xarray"),
+    *("matplotlib", "netCDF4", "numba", "pandas", "pyarrow", "ray", "safetensors", "sklearn", "xarray", "zarr"),
     *("scipy.fft", "scipy.interpolate", "scipy.ndimage", "scipy.optimize", "scipy.spatial", "scipy.special"),
     *("scipy.stats", "fleetgp.advice", "fleetgp.estimator", "fleetgp.page", "fleetgp.plot", "fleetgp.storage"),
 }

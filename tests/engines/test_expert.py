@@ -13,7 +13,8 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process import kernels as sk
 
-from fleetgp.engines.dense.engine import DenseEngine, cross_covariance
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.exact import cross_covariance
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -93,7 +94,7 @@ def test_cross_covariances_are_those_of_the_joint_gaussian(rng: np.random.Genera
         weights[:, rows] = np.linalg.solve(joint[rows, rows], joint[rows, 21:]).T
         maps.append(weights)
     posteriors = [one.condition(THETA), two.condition(THETA)]
-    sent = [p.weights(queries) for p in posteriors]
+    sent = [p.weighted(queries)[1] for p in posteriors]
     between = cross_covariance(
         posteriors[0].kernel, posteriors[0].hyperparameters, (one.data.inputs, sent[0]), (two.data.inputs, sent[1])
     )

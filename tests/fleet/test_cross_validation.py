@@ -16,7 +16,8 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.files import ResumableCache
-from fleetgp.fleet.cross_validation import Hidden
+from fleetgp.fleet import cross_validation
+from fleetgp.fleet.cross_validation import Fold
 from fleetgp.metrics import score
 from fleetgp.progress import Progress
 from tests.conftest import paper_shards
@@ -107,7 +108,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no theta": (lambda _: small(theta=None).cross_validate(train=False), "give train=True, or train it first"),
     "noise": (
         lambda _: small(theta=None, noise="agents").cross_validate(split="agent"),
-        "agent 0 has no rows left in a fold, and nobody else has the noise '0'",
+        "agent 0 has no rows left in a fold, and no other agent has the noise '0'",
     ),
 }
 
@@ -250,22 +251,22 @@ def test_finished_folds_are_kept_and_progress_is_told(tmp_path: Path, monkeypatc
     fleet, told = small(), list[Progress]()
     kept = ResumableCache(tmp_path / "parts", {})
     asked: dict[str, Any] = {"method": "dec-rbcm", "train": False}
-    real = Hidden.of
+    real = cross_validation.predict_fold
 
-    def two_only(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
+    def two_only(fleet: fg.Fleet, data: Any, fold_of: Any, number: int, *how: Any) -> Fold:
         if number == 2:
             raise KeyboardInterrupt
-        return real(data, fold_of, number, noises)
+        return real(fleet, data, fold_of, number, *how)
 
-    def counted(data: Any, fold_of: Any, number: int, noises: Any) -> Hidden:
+    def counted(fleet: fg.Fleet, data: Any, fold_of: Any, number: int, *how: Any) -> Fold:
         computed.append(number)
-        return real(data, fold_of, number, noises)
+        return real(fleet, data, fold_of, number, *how)
 
     computed: list[int] = []
-    monkeypatch.setattr(Hidden, "of", two_only)
+    monkeypatch.setattr(cross_validation, "predict_fold", two_only)
     with pytest.raises(KeyboardInterrupt):
         fleet.cross_validate(4, kept=kept, **asked)
-    monkeypatch.setattr(Hidden, "of", counted)
+    monkeypatch.setattr(cross_validation, "predict_fold", counted)
     found = fleet.cross_validate(4, kept=kept, progress=told.append, **asked)
     assert computed == [2, 3]
     assert [(p.round, p.rounds, p.unit) for p in told] == [(n, 4, "fold") for n in range(5)]

@@ -45,7 +45,9 @@ def test_values_that_stand_for_nothing_and_labels_as_they_are_written(tmp_path: 
     columns = table()
     columns["sst"][3] = -9999.0
     columns["boat"] = np.array(["NA", "007", ""] * 10, dtype=object)
-    numbers, labels, _ = all_of(write(columns, tmp_path / "t.csv"), Columns(("lon", "lat"), "sst", "boat", (-9999.0,)))
+    numbers, labels, _ = all_of(
+        write(columns, tmp_path / "t.csv"), Columns(("lon", "lat"), "sst", "boat", fill=(-9999.0,))
+    )
     assert np.isnan(numbers[3, 2])
     assert np.isfinite(np.delete(numbers, 3, axis=0)).all()
     assert labels == ["NA", "007", ""] * 10

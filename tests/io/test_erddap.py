@@ -150,7 +150,7 @@ def test_a_refusal_is_told_in_the_servers_words(server: Any, tmp_path: Path) -> 
 
 def test_without_a_network_one_clear_error(server: Any, tmp_path: Path) -> None:
     server.trouble = ["busy"] * 10
-    with pytest.raises(NetworkError, match=r"band 1 of 1 in 4 attempts: it answered 503: .*busy.*goes on from there"):
+    with pytest.raises(NetworkError, match=r"band 1 of 1 in 4 attempts: it answered 503: .*busy.*continues from there"):
         fetch(server, tmp_path)
     with pytest.raises(NetworkError, match="Is there a network"):
         download_mur(BOX, "2021-01-03", folder=tmp_path / "c", server="http://127.0.0.1:9", timeout=2)

@@ -14,7 +14,7 @@ from fleetgp.data.transforms import View
 from fleetgp.engines.basis import Box
 from fleetgp.io import survey
 from fleetgp.io.file_dataset import FileDataset
-from fleetgp.io.survey import Pass, guessed_rows, passes_told_to
+from fleetgp.io.survey import Pass, guessed_rows, report_passes_to
 from fleetgp.progress import Progress
 
 pytestmark = [
@@ -82,7 +82,7 @@ def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) 
     box = Box(np.ones(2), 2.0 * np.ones(2))
     seen: list[Progress] = []
     for expected in (200, 0):
-        with passes_told_to(seen.append):
+        with report_passes_to(seen.append):
             source.moments(box, (3, 3), View(), 200)
         assert heard_of(seen)["moments 3x3"][-1].round == expected
         seen.clear()
@@ -90,7 +90,7 @@ def test_kept_moments_are_no_rows_to_be_read(files: list[Path], tmp_path: Path) 
 
 def test_a_pass_that_breaks_has_no_end() -> None:
     seen: list[Progress] = []
-    with pytest.raises(ValueError, match="broken"), passes_told_to(seen.append), Pass("loading", 10):
+    with pytest.raises(ValueError, match="broken"), report_passes_to(seen.append), Pass("loading", 10):
         raise ValueError("broken")
     assert [(progress.round, progress.rounds) for progress in seen] == [(0, 10)]
     with Pass("loading", 10) as nobody_hears:

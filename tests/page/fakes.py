@@ -15,6 +15,23 @@ from fleetgp.page.source import PageSource
 METHODS = ("dec-nn-grbcm", "dec-rbcm")
 
 
+def applied(state: Any, patch: Any) -> Any:
+    """What a patch makes of a state.
+
+    >>> applied({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 4}, "a": None})
+    {'b': {'c': 2, 'd': 4}}
+    """
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(state) if isinstance(state, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = applied(result.get(key), value)
+    return result
+
+
 def facts_of(names: list[str], edges: list[tuple[str, str]], inputs: tuple[str, ...] = ("x", "y")) -> FleetFacts:
     return FleetFacts("test", tuple(names), tuple(edges), inputs, "temperature", METHODS, METHODS[0])
 
@@ -87,6 +104,7 @@ class FakeFleet(PageSource):
         answer = {
             "mean": [sum(point)],
             "variance": [0.04],
+            "prior_only": [False],
             "said": {"boat0": 1, "boat1": 0},
             "missing": [],
             "method": self.chosen.method,

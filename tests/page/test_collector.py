@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fleetgp.page.collector import ESTIMATES, EVENTS, QUESTIONS, Collector, CounterSum
 from fleetgp.page.events import PAGE_MAP, Contact, link_state, parts_of, presence_of
-from fleetgp.page.server import applied, changes
-from tests.page.fakes import FakeFleet, facts_of, status
+from fleetgp.page.server import changes
+from tests.page.fakes import FakeFleet, applied, facts_of, status
 
 WORDS = st.dictionaries(
     st.sampled_from("abcd"),

@@ -141,7 +141,7 @@ def test_who_has_gone_is_missing_from_the_map_at_once(monkeypatch: pytest.Monkey
 
     def question(points: list[list[float]]) -> dict[str, Any]:
         names = [name for name, one in fleet.contacts.items() if not one.trouble]
-        numbers = dict.fromkeys(("mean", "variance"), [1.0] * len(points))
+        numbers = dict.fromkeys(("mean", "variance", "prior_only"), [1.0] * len(points))
         said = {"agent": names[0], "members": names, "said": dict.fromkeys(names, 1), "missing": []}
         return {**numbers, **said, "method": "dec-rbcm", "theta": [1.0], "bytes_sent": 400 * len(points)}
 
@@ -169,6 +169,7 @@ def test_an_interval_holds_95_percent() -> None:
     answer = {
         "mean": [2.0],
         "variance": [0.25],
+        "prior_only": [False],
         "said": {"a": 1, "b": 0},
         "missing": ["c"],
         "method": "m",
@@ -177,7 +178,7 @@ def test_an_interval_holds_95_percent() -> None:
     told = point_facts((1.0,), answer)
     assert (told["low"], told["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.5), rel=1e-12)
     assert (told["took_part"], told["missing"]) == (["a"], ["c"])
-    newer = point_facts((1.0,), {**answer, "std": [0.1], "std_observed": [0.4], "prior_only": [True]})
+    newer = point_facts((1.0,), {**answer, "variance": [0.01], "std_observed": [0.4], "prior_only": [True]})
     assert (newer["low"], newer["high"]) == pytest.approx(stats.norm.interval(0.95, 2.0, 0.1), rel=1e-12)
     assert (newer["observed_low"], newer["observed_high"]) == pytest.approx(
         stats.norm.interval(0.95, 2.0, 0.4), rel=1e-12

@@ -14,9 +14,9 @@ pytest.importorskip("starlette")
 
 from fleetgp.page import server
 from fleetgp.page.events import ago
-from fleetgp.page.server import PageServer, applied
+from fleetgp.page.server import PageServer
 from tests.page.browsers import tab
-from tests.page.fakes import FakeFleet
+from tests.page.fakes import FakeFleet, applied
 
 
 @pytest.fixture(scope="module")

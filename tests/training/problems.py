@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 import fleetgp as fg
 from fleetgp.arrays import Array
+from fleetgp.consensus import Outcome, drive
 from fleetgp.consensus.agreements import augmented, sample
 from fleetgp.data import Shard
 from fleetgp.engines.dense.engine import DenseEngine
@@ -17,6 +18,7 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
 from fleetgp.training import training_method
 from fleetgp.training.constraints import Bounds
+from fleetgp.training.solver import StepwiseSolver
 from tests.conftest import paper_shards
 from tests.shared import observed
 
@@ -81,6 +83,17 @@ def destination(f: fg.Fleet, method: str, theta0: Sequence[float] = THETA0) -> A
     if method == CONVERGED_TO[method]:
         return optimum(f.shards, CONVERGED_TO[method], theta0)
     return f.train(CONVERGED_TO[method], theta0=theta0, tol=1e-6).theta
+
+
+def follow(
+    solver: StepwiseSolver[Any], start: Array, *, rounds: int, tol: float, history: list[Array] | None = None
+) -> Outcome[Any]:
+    """The rounds of a solver from one start, log theta (A, P). history: where the agents came to."""
+    seen = [] if history is None else history
+    recursion = solver.rounds(tol)
+    running = recursion.start(solver.begin(start))
+    end = drive(recursion, running, rounds, lambda _, there: seen.append(solver.state_of(there).local.x))
+    return solver.outcome(*end)
 
 
 def floor_at(log_noise: float, width: int) -> Bounds:

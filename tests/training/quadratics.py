@@ -16,7 +16,8 @@ class Quadratics(Objective):
         self.matrix, self.centre = matrix, centre
         self.evaluated = np.zeros(len(centre), dtype=int)
 
-    def at(self, rows: IntArray, log_thetas: Array) -> Values:
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
+        rows = np.arange(len(self.centre)) if agents is None else agents
         self.evaluated += np.bincount(rows, minlength=len(self.centre))
         away = log_thetas - self.centre[rows]
         gradient = (self.matrix[rows] @ away[..., None])[..., 0]
@@ -26,10 +27,6 @@ class Quadratics(Objective):
     @property
     def silent(self) -> BoolArray:
         return np.zeros(self.centre.shape, dtype=bool)
-
-    def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
-        values = self(np.tile(log_theta, (len(self.centre), 1)), np.arange(len(self.centre)) == i)
-        return float(values.nll[i]), values.gradient[i], 0.0
 
 
 def quadratics(agents: int, seed: int = 1, stiffness: float = 20.0) -> Quadratics:

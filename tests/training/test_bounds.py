@@ -344,9 +344,10 @@ def test_a_penalty_has_its_own_gradient_and_each_agent_its_share() -> None:
     np.testing.assert_allclose(with_prior.nll - plain.nll, 0.5 * prior.penalty(x), rtol=1e-10)
     np.testing.assert_allclose(with_prior.gradient - plain.gradient, 0.5 * prior.gradient(x), atol=1e-9)
     np.testing.assert_allclose(with_prior.likelihood, plain.nll, rtol=1e-14)
-    only = Objective(experts, prior, 0.5)(x, np.array([False, True]))
-    assert (only.nll[0], only.penalty[0], only.gradient[0].any()) == (0.0, 0.0, False)
-    assert Objective(experts, prior, 0.5).one(1, x[1])[0] == with_prior.nll[1]
+    only = Objective(experts, prior, 0.5).renewed(plain, x, np.array([False, True]))
+    assert (only.nll[0], only.penalty[0], only.nll[1]) == (plain.nll[0], 0.0, with_prior.nll[1])
+    assert np.array_equal(only.gradient[0], plain.gradient[0])
+    assert Objective(experts, prior, 0.5)(x[1:], np.array([1])).nll == with_prior.nll[1]
     assert np.array_equal(sampled(Objective(experts, prior, 0.5), 0, 0)(x).nll, with_prior.nll), "so few are all"
 
 

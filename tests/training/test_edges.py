@@ -24,6 +24,7 @@ from tests.training.problems import (
     experts,
     fleet,
     floor_at,
+    follow,
     relative_error,
 )
 from tests.training.quadratics import Quadratics, quadratics
@@ -246,7 +247,7 @@ def test_what_pushes_against_the_floor_is_not_left_to_do() -> None:
 def test_on_quadratics_the_fleet_ends_at_the_weighted_mean() -> None:
     objective = quadratics(4)
     trainer = admm(objective, None)
-    outcome = trainer.run(trainer.begin(np.zeros((4, 3))), rounds=500, tol=1e-8, record=lambda *_: None)
+    outcome = follow(trainer, np.zeros((4, 3)), rounds=500, tol=1e-8)
     right = (objective.matrix @ objective.centre[..., None]).sum(axis=0)[:, 0]
     expected = np.linalg.solve(objective.matrix.sum(axis=0), right)
     assert outcome.status == "converged"
@@ -279,7 +280,7 @@ def test_who_leaves_the_range_of_hyperparameters_stays_and_has_diverged() -> Non
     objective = quadratics(3)
     objective.centre[1] = 1e6
     trainer = admm(objective, 1e-3, kappa=1e-3)
-    outcome = trainer.run(trainer.begin(np.zeros((3, 3))), rounds=1, tol=0.0, record=lambda *_: None)
+    outcome = follow(trainer, np.zeros((3, 3)), rounds=1, tol=0.0)
     assert outcome.status == "diverged"
     assert np.array_equal(outcome.state.local.x[1], np.zeros(3))
     assert np.isinf(outcome.state.local.values.nll[1])

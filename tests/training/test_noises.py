@@ -113,9 +113,9 @@ class Counted(Objective):
 
     count = 0
 
-    def at(self, rows: Any, log_thetas: Array) -> Any:
-        self.count += len(rows)
-        return super().at(rows, log_thetas)
+    def __call__(self, log_thetas: Array, agents: Any = None) -> Any:
+        self.count += len(log_thetas)
+        return super().__call__(log_thetas, agents)
 
 
 def test_a_hessian_asks_only_for_what_the_data_depend_on() -> None:

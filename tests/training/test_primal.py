@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import fleetgp as fg
-from fleetgp.arrays import Array, BoolArray
+from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.expert import Expert
 from fleetgp.kernels.stationary import KERNELS
 from fleetgp.model.observations import Observations
@@ -198,9 +198,10 @@ def test_who_finds_no_way_down_stays() -> None:
     class Cliff(Quadratics):
         """Agent 1 has a likelihood at its start alone."""
 
-        def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
-            values = super().__call__(log_thetas, where)
-            values.nll[1] = values.nll[1] if (log_thetas[1] == 0.0).all() else np.inf
+        def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
+            values = super().__call__(log_thetas, agents)
+            who = np.arange(len(log_thetas)) if agents is None else agents
+            values.nll[(who == 1) & (log_thetas != 0.0).any(axis=1)] = np.inf
             return values
 
     steady = quadratics(3)

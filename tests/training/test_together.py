@@ -118,11 +118,12 @@ def test_gradients_by_differences() -> None:
     for place, move in enumerate(step * np.eye(width)):
         slope = (objective(x + move).nll - objective(x - move).nll) / (2.0 * step)
         assert values.gradient[:, place] == pytest.approx(slope, rel=1e-5, abs=1e-5)
-    nll, gradient, _ = objective.one(1, x[1])
-    assert nll == values.nll[1]
-    assert np.array_equal(gradient, values.gradient[1])
-    only = objective(x, np.array([False, True, False]))
-    assert only.nll.tolist() == [0.0, values.nll[1], 0.0]
+    one = objective(x[1:2], np.array([1]))
+    assert one.nll == values.nll[1]
+    assert np.array_equal(one.gradient[0], values.gradient[1])
+    other = objective(x + 1.0)
+    only = objective.renewed(other, x, np.array([False, True, False]))
+    assert only.nll.tolist() == [other.nll[0], values.nll[1], other.nll[2]]
 
 
 def test_a_failure_of_one_output_is_one_of_the_agent() -> None:

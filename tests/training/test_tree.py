@@ -17,10 +17,10 @@ from fleetgp.network import InProcess, Network
 from fleetgp.training import TrainingOptions, newton, train, training_method
 from fleetgp.training.constraints import Bounds
 from fleetgp.training.newton import TreeNewton, TreeState
-from fleetgp.training.objective import Objective, Values, evaluate_with_hessian
+from fleetgp.training.objective import Objective, Values, measure_hessian
 from tests.conftest import paper_shards
 from tests.shared import observed
-from tests.training.problems import THETA0, X0, fleet, floor_at
+from tests.training.problems import THETA0, X0, fleet, floor_at, follow
 
 #: Most trainings here are cut short on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::fleetgp.NotConvergedWarning")
@@ -36,9 +36,7 @@ def experts(network: Network, n: int = 90) -> list[Expert]:
 def followed(trainer: TreeNewton, x: Array, rounds: int = 40) -> tuple[TreeState, str, list[Array]]:
     history: list[Array] = []
     start = np.tile(x, (len(trainer.network.hosted), 1))
-    outcome = trainer.run(
-        trainer.begin(start), rounds=rounds, tol=1e-5, record=lambda _, state: history.append(state.local.x)
-    )
+    outcome = follow(trainer, start, rounds=rounds, tol=1e-5, history=history)
     return outcome.state, outcome.status, history
 
 
@@ -98,9 +96,10 @@ class Fragile(Objective):
         self.weak = np.array([expert.agent == agent for expert in experts])
         self.limit, self.failures = limit, 0
 
-    def at(self, rows: IntArray, log_thetas: Array) -> Values:
-        values = super().at(rows, log_thetas)
-        failed = self.weak[rows] & (log_thetas[:, -1] < self.limit)
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
+        values = super().__call__(log_thetas, agents)
+        weak = self.weak if agents is None else self.weak[agents]
+        failed = weak & (log_thetas[:, -1] < self.limit)
         self.failures += int(failed.sum())
         values.nll[failed], values.gradient[failed] = np.inf, np.nan
         return values
@@ -129,9 +128,9 @@ class Batches(Objective):
         super().__init__(experts)
         self.sizes_asked: list[int] = []
 
-    def at(self, rows: IntArray, log_thetas: Array) -> Values:
-        self.sizes_asked.append(len(rows))
-        return super().at(rows, log_thetas)
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
+        self.sizes_asked.append(len(log_thetas))
+        return super().__call__(log_thetas, agents)
 
 
 def test_an_agent_alone_asks_for_a_whole_round_at_once() -> None:
@@ -142,8 +141,7 @@ def test_an_agent_alone_asks_for_a_whole_round_at_once() -> None:
     assert status == "converged"
     assert asked.sizes_asked == [*[1 + len(X0)] * len(history), 1]  # the last step is evaluated, too
     x = np.full((1, len(X0)), 0.1) + X0
-    values, hessian = evaluate_with_hessian(asked, x)
-    np.testing.assert_array_equal(values.nll, Objective(asked.experts)(x).nll)
+    hessian = measure_hessian(asked, x, asked(x), np.ones(1, dtype=bool))
     ahead, behind = (np.stack([asked(x + step * e).gradient[0] for e in np.eye(len(X0))]) for step in (1e-5, -1e-5))
     np.testing.assert_allclose(hessian[0], (ahead - behind) / 2e-5, rtol=1e-2, atol=2e-2)
 
@@ -207,14 +205,14 @@ def many_inputs(rows: int, inputs: int) -> fg.Fleet:
 
 def counted(monkeypatch: pytest.MonkeyPatch, f: fg.Fleet, **options: Any) -> tuple[fg.Fit, int]:
     """A training, and how many likelihoods it took."""
-    count, real = [0], Objective.at
+    count, real = [0], Objective.__call__
 
-    def at(self: Objective, rows: IntArray, log_thetas: Array) -> Values:
-        count[0] += len(rows)
-        return real(self, rows, log_thetas)
+    def evaluate(self: Objective, log_thetas: Array, agents: IntArray | None = None) -> Values:
+        count[0] += len(log_thetas)
+        return real(self, log_thetas, agents)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Objective, "at", at)
+        patch.setattr(Objective, "__call__", evaluate)
         return f.train(**options), count[0]
 
 

@@ -18,7 +18,7 @@ from fleetgp.network.wire import is_sound
 from fleetgp.prediction import Conditioned, PredictionOptions, Question, predict, prediction_method
 from fleetgp.prediction.methods import SharedState
 from fleetgp.training import TrainingOptions, train, training_method
-from fleetgp.training.moments import Verdict, Wish
+from fleetgp.training.moments import Ending
 from tests.conftest import alternating_path, paper_shards
 from tests.shared import observed
 from tests.training.problems import THETA0, fleet
@@ -56,10 +56,10 @@ def test_it_is_full_gp_in_three_reductions_and_sends_no_row(theta0: Any, normali
 @pytest.mark.parametrize("sizes", [(0, 0), (361, 0), (20001, 3)])
 def test_what_is_agreed_on_travels_as_hyperparameters_that_make_sense(sizes: tuple[int, int]) -> None:
     after = None if 0 in sizes else sizes
-    sent = Verdict(Wish(np.array(sizes), True, "round limit"), np.array([0.1, -3.0, 0.5, -2.0]), after)
+    sent = Ending(np.array(sizes), True, "round limit", np.array([0.1, -3.0, 0.5, -2.0]), after)
     assert is_sound("hyperparameters", sent.row)
-    got = Verdict.read(sent.row, 2)
-    assert (got.wish.sizes.tolist(), got.wish.refused, got.wish.status) == (list(sizes), True, "round limit")
+    got = Ending.read(sent.row, 2)
+    assert (got.sizes.tolist(), got.refused, got.status) == (list(sizes), True, "round limit")
     assert (got.x.tolist(), got.next) == (sent.x.tolist(), after)
 
 

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +38,6 @@ from fleetgp.arrays import Array
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
-from fleetgp.data.dataset import Dataset
 from fleetgp.data.transforms import CoordinateRule, Scaling, View
 from fleetgp.engines.basis import Basis
 from fleetgp.engines.moments.sums import MOST_SUMS
@@ -54,9 +52,9 @@ from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
 from fleetgp.training.admm import best_radius
+from fleetgp.training.central import CentralState
 from fleetgp.training.methods import METHODS as TRAINERS
 from fleetgp.training.methods import TrainingMethod, training_method
-from fleetgp.training.objective import Curvature, Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.outer_loops import ROBUST_TURNS
 from fleetgp.training.outer_loops import TURNS as MEAN_TURNS
@@ -68,6 +66,15 @@ from fleetgp.training.train import LocalTraining, train
 NEVER = 1e-200
 #: Length-scales of a model that is not trained yet, as a part of the box: usually, and for bounds.
 SPAN, SHORT, LONG = 0.25, 1e-5, 1e6
+#: What is assumed for each start, measured on draws of the paper's field, se and matern32, 4 to 25 agents with 40 rows
+#: each on paths, cycles, grids, stars, complete and random graphs, with the default tolerance: there it was 4 to 16.
+#: Other data and other kernels may take many times as many.
+EVALUATIONS = 8.0
+#: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
+#: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
+PACES = 4.0
+#: How often a training is assumed to continue with another mean function or other weights.
+USUAL_TURNS = 3
 #: A divisor of the length of NPAE's longest vectors.
 SOME = 40
 #: The reach of data that are all at one place.
@@ -79,7 +86,7 @@ TINY = 1e-3
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many rounds a training takes in all, from all its starts: nobody knows it before.
+    """How many rounds a training takes in all, from all its starts. It depends on the data.
 
     what: "evaluations" (of dec-fact-gp), "rounds" (of ADMM) or "grids" (of dec-full-gp).
     usual: the number that is assumed.  least: no training takes fewer.
@@ -172,21 +179,28 @@ def training_cost(
 def _with_kernel(
     method: TrainingMethod, facts: Facts, kernel: Kernel, options: TrainingOptions, limit: int
 ) -> TrainingCost:
-    """A training with one kernel."""
     verb = "reduce" if method.meet == "tree" else "exchange"
     shards, network = gathered(facts, kernel, 1).shards, CountingNetwork(facts.topology)
-    train(method, shards, network, kernel, options)
+    fit = train(method, shards, network, kernel, options)
     once, each = _apart(network, verb)
     # Once more, for what may come after the last round.
     network = CountingNetwork(facts.topology)
-    seen = shards.moved(_view(facts, shards).coordinates)
+    seen = shards.moved(fit.coordinates)
     problem = prepare(method, seen, network, kernel, replace(options, coordinates=CoordinateRule()))
-    turns = _turns(facts, kernel)
+    # How often a training may continue.
+    settling, robust = 1 if facts.mean == "zero" else MEAN_TURNS, ROBUST_TURNS if kernel.noise_model.robust else 0
+    turns = settling * (1 + robust) - 1
     turn = _turn(LocalTraining(problem, options, None), facts) if turns else NOTHING
     flat = (1 + max(1, problem.levels)) * _flat(problem) if method.meet == "edges" else _flat(problem)
     starts, period = len(problem.starts), facts.topology.period if method.meet == "edges" else 1
     most = _limit(limit, starts, problem.levels, period)
-    rounds = _newton(starts, most) if method.meet == "tree" else _admm(facts, starts, most)
+    if method.meet == "tree":
+        what, usual = "evaluations", EVALUATIONS
+    else:
+        # On a graph that varies with time an edge acts once in its period.
+        pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
+        what, usual = "rounds", pace * PACES
+    rounds = Rounds(what, min(max(starts, round(starts * usual)), most), starts, most)
     return TrainingCost(method.name, once, each, rounds, turn, turns, flat)
 
 
@@ -216,14 +230,8 @@ def _turn(training: LocalTraining, facts: Facts) -> Bill:
     if facts.noise_model.robust:
         training.reweigh()
     else:
-        training.take_up([0.0] * (1 + len(problem.scaling.slope)))
+        training.correct_mean([0.0] * (1 + len(problem.scaling.slope)))
     return sent() - before
-
-
-def _turns(facts: Facts, kernel: Kernel) -> int:
-    """How often a training may continue."""
-    settling = 1 if facts.mean == "zero" else MEAN_TURNS
-    return settling * (1 + (ROBUST_TURNS if kernel.noise_model.robust else 0)) - 1
 
 
 def _flat(problem: TrainingProblem) -> Bill:
@@ -231,9 +239,7 @@ def _flat(problem: TrainingProblem) -> Bill:
     network, x = cast(CountingNetwork, problem.network), problem.start(0)
     low, high = (np.broadcast_to(end, x[0].shape) for end in (problem.limits.lower, problem.limits.upper))
     at = np.where(low > -np.inf, low, np.where(high < np.inf, high, 0.0))
-    local = Local(x, problem.objective(x), Curvature.constant(1.0, x))
-    outcome = Outcome(SimpleNamespace(local=local), 0, "converged", np.zeros(1), at)
-    tried(problem, cast(Any, SimpleNamespace(outcome=outcome)))
+    tried(problem, Outcome(CentralState(problem.evaluate(x)), 0, "converged", np.zeros(1), at))
     return network.bill("flat")
 
 
@@ -253,20 +259,15 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
     network = CountingNetwork(facts.topology)
     quick = replace(options, rounds=1, nested_iterations=None)
     train(training_method("dec-fact-gp"), gathered(few, facts.kernels[0], 1).shards, network, facts.kernels, quick)
-    first, last = firsts[0].rounds, lasts[0].rounds
-    count, widest = len(firsts), max(range(len(firsts)), key=lambda k: lasts[k].each.bytes)
+    first, last, count = firsts[0].rounds, lasts[0].rounds, len(firsts)
     assert first.most is not None
     assert last.most is not None
-    rounds = Rounds(
-        last.what,
-        count * first.usual + last.usual,
-        count * first.least + last.least,
-        count * first.most + last.most,
-    )
-    chosen = lasts[widest]
+    usual, least = count * first.usual + last.usual, count * first.least + last.least
+    rounds = Rounds(last.what, usual, least, count * first.most + last.most)
+    chosen = max(lasts, key=lambda cost: cost.each.bytes)
     return replace(
         chosen,
-        once=_sum([one.once for one in firsts]) + network.bill("kernels") + chosen.once,
+        once=sum((one.once for one in firsts), NOTHING) + network.bill("kernels") + chosen.once,
         rounds=rounds,
         turns=(count + 1) * chosen.turns,
         flat=(count + 1) * chosen.flat,
@@ -274,7 +275,7 @@ def _comparing(method: TrainingMethod, facts: Facts, options: TrainingOptions, l
 
 
 def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) -> TrainingCost:
-    """One grid. A finer one, where the training asks for it, has more moments: nobody knows beforehand how many."""
+    """One grid. A finer one, where the training asks for it, has more moments: how many depends on the data."""
     network = CountingNetwork(facts.topology)
     options = replace(options, rounds=1, tol=0.0, engine="auto", nested_iterations=None)
     train(method, Counted(facts), network, facts.kernels[0], options)
@@ -285,19 +286,6 @@ def _by_moments(method: TrainingMethod, facts: Facts, options: TrainingOptions) 
     return TrainingCost(method.name, network.bill() - each, each, Rounds("grids", 1, 1, None), turn, turns)
 
 
-# ---- numbers of rounds -----------------------------------------------------------------------------------------------
-
-#: What is assumed for each start, measured on draws of the paper's field, se and matern32, 4 to 25 agents with 40 rows
-#: each on paths, cycles, grids, stars, complete and random graphs, with the default tolerance: there it was 4 to 16.
-#: Other data and other kernels may take many times as many.
-EVALUATIONS = 8.0
-#: The same in the time that ADMM at its best pace takes to shrink a disagreement to the tolerance on this graph:
-#: there it was 1.5 to 16. Most needed less than twice the usual number; stars up to four times as many.
-PACES = 4.0
-#: How often a training is assumed to continue with another mean function or other weights.
-USUAL_TURNS = 3
-
-
 def _limit(rounds: int, starts: int, levels: int, period: int) -> int:
     """Rounds of all starts, and of the best one on larger samples, by the limit of a training.
 
@@ -305,20 +293,6 @@ def _limit(rounds: int, starts: int, levels: int, period: int) -> int:
     """
     ahead = (starts + levels) * period if period > 1 else 0
     return ahead + (starts * max(1, rounds // 2) + levels * rounds if levels else starts * rounds)
-
-
-def _newton(starts: int, limit: int) -> Rounds:
-    return _rounds("evaluations", starts, starts * EVALUATIONS, limit)
-
-
-def _admm(facts: Facts, starts: int, limit: int) -> Rounds:
-    # On a graph that varies with time an edge acts once in its period.
-    pace = facts.topology.period * np.log(TrainingOptions().tol) / np.log(best_radius(facts.topology.union))
-    return _rounds("rounds", starts, starts * pace * PACES, limit)
-
-
-def _rounds(what: str, starts: int, usual: float, limit: int) -> Rounds:
-    return Rounds(what, min(max(starts, round(usual)), limit), starts, limit)
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
@@ -387,6 +361,12 @@ def _different(method: PredictionMethod, facts: Facts) -> list[Kernel]:
     return [result[key] for key in sorted(result)]
 
 
+#: What is sent once, and for the queries.
+Parts = tuple[Bill, Bill]
+#: These parts as they usually are, and in the cases that send least and most.
+Range = tuple[Parts, Sequence[Parts], Sequence[Parts]]
+
+
 class _Answers:
     """The answers of a method with one kernel."""
 
@@ -399,26 +379,19 @@ class _Answers:
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
 
     def cost(self) -> PredictionCost:
-        rule = self.method.rule
-        if rule == "full-gp":
-            return self._by_moments()
-        if rule == "nearest":
-            return self._nearest()
-        if rule == "npae":
-            return self._nested()
-        usual = self._asked(self._together)
-        if not self.method.nearest:
-            return self._found(usual, [usual], [usual])
-        return self._found(usual, [self._asked(self._at_root)], [self._worst(usual, self._asked(self._far))])
-
-    def _found(
-        self, usual: tuple[Bill, Bill], least: Sequence[tuple[Bill, Bill]], most: Sequence[tuple[Bill, Bill]]
-    ) -> PredictionCost:
-        """From what is sent once and for the queries: usually, and in extreme cases."""
-        low, high = (lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most)))
+        """What is sent once and for the queries: usually, and in extreme cases."""
+        count = {"full-gp": self._by_moments, "nearest": self._nearest, "npae": self._nested}
+        usual, least, most = count.get(self.method.rule, self._by_sums)()
+        low, high = lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most))
         return PredictionCost(self.method.name, *usual, low, high)
 
-    def _worst(self, everyone: tuple[Bill, Bill], nobody: tuple[Bill, Bill]) -> tuple[Bill, Bill]:
+    def _by_sums(self) -> Range:
+        usual = self._asked(self._together)
+        if not self.method.nearest:
+            return usual, [usual], [usual]
+        return usual, [self._asked(self._at_root)], [self._worst(usual, self._asked(self._far))]
+
+    def _worst(self, everyone: Parts, nobody: Parts) -> Parts:
         """A bound where some queries are answered by all, and others are asked again, since no agent takes part."""
         return everyone if nobody == everyone else (everyone[0], everyone[1] + nobody[1])
 
@@ -438,13 +411,19 @@ class _Answers:
 
     @cached_property
     def _view(self) -> View:
-        return _view(self.facts, self._together(1).shards)
+        """How the model sees the data of the stand-ins after a training."""
+        facts, shards, reduction = self.facts, self._together(1).shards, ByTree(CountingNetwork(self.facts.topology))
+        coordinates = agree_on_coordinates(reduction, shards, facts.coordinates)
+        seen, scaling = shards.moved(coordinates), Scaling()
+        if facts.normalize or facts.mean != "zero":
+            scaling = agree_on_scaling(reduction, seen, facts.mean, normalize=facts.normalize)
+        return View(scaling, coordinates)
 
     # ---- a run -----------------------------------------------------------------------------------------------
 
     def _asked(
         self, scene: Any, span: float = SHORT, agreed: SharedState | None = None, *, apart: bool = True
-    ) -> tuple[Bill, Bill]:
+    ) -> Parts:
         """What is sent once, and for all queries. scene: makes a `Scene` of so many.
 
         agreed: in the place of what the agents would agree on.
@@ -455,7 +434,7 @@ class _Answers:
             asked += count * block
         return once, asked
 
-    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> tuple[Bill, Bill]:
+    def _block(self, scene: Scene, span: float, agreed: SharedState | None, apart: bool) -> Parts:
         """What is sent before a block of queries, and for it."""
         snapshot = self._snapshot(scene, span)
         engine: str = stand_in(self.options.engine, self.options.n_neighbours, apart=apart)
@@ -471,7 +450,6 @@ class _Answers:
         return once, network.bill() - once
 
     def _snapshot(self, scene: Scene, span: float) -> ModelSnapshot:
-        """The model that the stand-ins have: trained, or with a theta that was given."""
         facts, trained, view = self.facts, self.asking.trained, self._view
         some = gathered(facts, self.kernel, 1).shards
         scaled = facts.coordinates.name in ("as-given", "scaled")
@@ -496,7 +474,7 @@ class _Answers:
 
     # ---- the other rules -------------------------------------------------------------------------------------
 
-    def _nearest(self) -> PredictionCost:
+    def _nearest(self) -> Range:
         """Usually agents hold different places; at most all rows are near, at least only the root's."""
         facts, count = self.facts, min(self.options.n_nearest, self.facts.rows)
 
@@ -515,11 +493,11 @@ class _Answers:
 
         most = self._asked(all_rows)
         if facts.rows <= self.options.n_nearest:
-            return self._found(most, [most], [most])
+            return most, [most], [most]
         usual = self._asked(shared)
-        return self._found(usual, [self._asked(of_root)], [usual, most])
+        return usual, [self._asked(of_root)], [usual, most]
 
-    def _nested(self) -> PredictionCost:
+    def _nested(self) -> Range:
         """By weights, or by vectors, whose length depends on theta."""
         scenes = [self._together] if not self.method.nearest else [self._together, self._at_root, self._far]
         smooth = self.kernel.has_moments and self.options.engine != "dense"
@@ -532,7 +510,7 @@ class _Answers:
             once = most[-1][0][0]  # with a basis that is compared
             most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
         bounds = [self._worst(one[0], one[-1]) for one in most]
-        return self._found(usual, least, bounds)
+        return usual, least, bounds
 
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""
@@ -541,10 +519,10 @@ class _Answers:
         )
         return one + (LONGEST // SOME - 1) * (two - one)
 
-    def _by_moments(self) -> PredictionCost:
+    def _by_moments(self) -> Range:
         """Nothing but the moments of all data, where they are not known from the training."""
         if self.asking.trained == "dec-full-gp":
-            return self._found((NOTHING, NOTHING), [(NOTHING, NOTHING)], [(NOTHING, NOTHING)])
+            return (NOTHING, NOTHING), [(NOTHING, NOTHING)], [(NOTHING, NOTHING)]
         facts = self.facts
 
         def of_theta(span: float) -> Bill:
@@ -554,26 +532,10 @@ class _Answers:
         usual, least, network = of_theta(SPAN), of_theta(LONG), CountingNetwork(facts.topology, ("moments",))
         with network.phase("moments"):
             network.reduce(np.broadcast_to(0.0, (facts.agents, 1 + MOST_SUMS)), "moments")
-        return self._found((usual, NOTHING), [(least, NOTHING)], [(least + network.bill(), NOTHING)])
+        return (usual, NOTHING), [(least, NOTHING)], [(least + network.bill(), NOTHING)]
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _view(facts: Facts, shards: Dataset) -> View:
-    """How the model sees the data of some agents."""
-    coordinates, scaling = facts.coordinates, facts.normalize or facts.mean != "zero"
-    if coordinates.name == "as-given" and not scaling:
-        return View()
-    reduction = ByTree(CountingNetwork(facts.topology))
-    seen = agree_on_coordinates(reduction, shards, coordinates)
-    if not scaling:
-        return View(Scaling(), seen)
-    return View(agree_on_scaling(reduction, shards.moved(seen), facts.mean, normalize=facts.normalize), seen)
-
-
-def _sum(bills: Sequence[Bill]) -> Bill:
-    return sum(bills, NOTHING)
 
 
 @contextmanager

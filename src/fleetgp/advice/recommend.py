@@ -235,7 +235,7 @@ def recommend(
     graph: as of a Fleet, "path" if none is given; a Fleet has its own.
     link: what the links are like, as "9600 bit/s, 2 s": see `Link`. Then there are seconds as well.
     private: what no other agent may receive: "rows" of the data; "sums", rows and sums over them (moments), which of
-        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be told, unless the
+        few rows are the rows; "likelihoods", these and values of likelihoods. None: anything may be sent, unless the
         fleet was made with private. "rows" lets moments pass only of agents with millions of rows.
     kernel: if you know it; of a Fleet its own.
     accuracy: "cheap" (few bytes), "balanced" or "best".
@@ -319,7 +319,6 @@ def _without_moments(facts: Facts) -> str:
 def _chosen_trainer(
     candidates: Sequence[Candidate], facts: Facts, link: Link | None, private: Private | None, accuracy: Accuracy
 ) -> tuple[str, list[str]]:
-    """The trainer, and why."""
     of = {one.method: one for one in candidates}
     whole, fact = of["dec-full-gp"], of["dec-fact-gp"]
     if not fact.refused:
@@ -345,7 +344,6 @@ def _chosen_trainer(
 
 
 def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accuracy: Accuracy) -> tuple[str, list[str]]:
-    """The predictor, and why."""
     if trainer == "dec-full-gp":
         return "dec-full-gp", ["After it every agent answers alone by dec-full-gp: no message at all."]
     if private in ("sums", "likelihoods"):

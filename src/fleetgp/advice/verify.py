@@ -38,8 +38,7 @@ from fleetgp.prediction import Prediction, PredictionOptions, prediction_method
 from fleetgp.prediction.conditioned import model_units
 from fleetgp.prediction.methods import PredictionMethod
 from fleetgp.training import Fit, training_method
-from fleetgp.training.objective import Objective
-from fleetgp.training.outer_loops import reweighed_experts
+from fleetgp.training.objective import Objective, reweighed_experts
 from fleetgp.validation import check_number, check_whole
 
 Verdict = Literal["passed", "failed", "not applicable"]
@@ -374,57 +373,65 @@ def check_methods(methods: object, fleet: Fleet) -> tuple[str, ...]:
 # ---- checks of a training --------------------------------------------------------------------------------------------
 
 
+#: What was measured, its limit, and what it says; or why there is nothing to check.
+Finding = tuple[float, float, str] | str
+
+
+def _check(name: str, finding: Finding) -> Check:
+    return Check.idle(name, finding) if isinstance(finding, str) else Check.of(name, *finding)
+
+
 def training_checks(subject: Subject) -> Iterator[Check]:
     """All of them; those about a training are not applicable where theta was given."""
     fit = subject.fleet.last_fit
-    names = {
+    checks: dict[str, Callable[[Subject, Fit], Finding]] = {
         "training converged": _converged,
         "agents agree on theta": _agreement,
         "theta is not at a bound": _bounds,
         "theta is stationary": _stationary,
         "likelihood is the same again": _again,
-        "training sent only what it may": _sent,
+        "training sent only what it may": _sent_in_training,
     }
-    for name, check in names.items():
-        yield Check.idle(name, "Theta was given, not trained.") if fit is None else check(subject, fit, name)
-    yield _gradient(subject, "gradients match differences")
+    for name, check in checks.items():
+        yield _check(name, "Theta was given, not trained." if fit is None else check(subject, fit))
+    yield _check("gradients match differences", _gradient(subject))
     yield from _engines(subject)
 
 
-def _converged(subject: Subject, fit: Fit, name: str) -> Check:
-    meaning = "The stopping rule held." if fit.status == "converged" else f"It ended by {fit.status}: train on from it."
-    return Check.of(name, float(fit.status != "converged"), 0.0, meaning)
+def _converged(subject: Subject, fit: Fit) -> Finding:
+    if fit.status == "converged":
+        return 0.0, 0.0, "The stopping rule held."
+    return 1.0, 0.0, f"It ended by {fit.status}: train on from it."
 
 
-def _agreement(subject: Subject, fit: Fit, name: str) -> Check:
-    return Check.of(
-        name,
-        fit.disagreement,
-        AGREED,
-        "The largest difference between two agents in the logarithm of a hyperparameter.",
-    )
+def _agreement(subject: Subject, fit: Fit) -> Finding:
+    return fit.disagreement, AGREED, "The largest difference between two agents in the logarithm of a hyperparameter."
 
 
-def _bounds(subject: Subject, fit: Fit, name: str) -> Check:
-    result = ", ".join(fit.at_bounds)
-    meaning = f"{result} stands at a bound: the best value may lie beyond it." if result else "All are inside."
-    return Check.of(name, float(len(fit.at_bounds)), 0.0, meaning)
+def _bounds(subject: Subject, fit: Fit) -> Finding:
+    if not fit.at_bounds:
+        return 0.0, 0.0, "All are inside."
+    names = ", ".join(fit.at_bounds)
+    return float(len(fit.at_bounds)), 0.0, f"{names} stands at a bound: the best value may lie beyond it."
 
 
-def _sent(subject: Subject, fit: Fit, name: str) -> Check:
-    allowed = training_method(fit.method).kinds
-    extra = [kind for kind in fit.ledger.kinds if kind not in allowed]
-    meaning = f"{fit.method} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
-    return Check.of(name, float(len(extra)), 0.0, meaning)
+def _sent_in_training(subject: Subject, fit: Fit) -> Finding:
+    return _sent(fit.method, training_method(fit.method).kinds, fit.ledger)
+
+
+def _sent(method: str, allowed: Sequence[str], ledger: Ledger) -> Finding:
+    """How many kinds of content a ledger has that the method may not send."""
+    extra = [kind for kind in ledger.kinds if kind not in allowed]
+    meaning = f"{method} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
+    return float(len(extra)), 0.0, meaning
 
 
 # ---- the optimum ---------------------------------------------------------------------------------------------------
 
 
-def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
-    why = _too_large(subject, fit)
-    if why:
-        return Check.idle(name, why)
+def _stationary(subject: Subject, fit: Fit) -> Finding:
+    if why := _too_large(subject, fit):
+        return why
     view, theta = subject.model
     units = subject.snapshot.kernel.units(subject.snapshot.shards.dimension)
     shift = view.scaling.shift(units) + view.coordinates.shift(units)
@@ -441,7 +448,7 @@ def _stationary(subject: Subject, fit: Fit, name: str) -> Check:
     columns = [(_slope(objective, x + CURVED * e) - _slope(objective, x - CURVED * e)) for e in np.eye(len(x))[free]]
     curvature = np.array(columns)[:, free] / (2.0 * CURVED)
     meaning = "How far theta is from the optimum of the rows that are there now, in its own standard errors."
-    return Check.of(name, _distance(slope[free], 0.5 * (curvature + curvature.T)), STATIONARY, meaning)
+    return _distance(slope[free], 0.5 * (curvature + curvature.T)), STATIONARY, meaning
 
 
 def _too_large(subject: Subject, fit: Fit) -> str:
@@ -483,47 +490,41 @@ def _distance(slope: Array, curvature: Array) -> float:
     return float(np.sqrt(slope @ np.linalg.solve(curvature, slope)))
 
 
-def _again(subject: Subject, fit: Fit, name: str) -> Check:
+def _again(subject: Subject, fit: Fit) -> Finding:
     if fit.moments is not None or training_method(fit.method).meet == "pool":
-        return Check.idle(name, "The likelihood is of all data in one place.")
+        return "The likelihood is of all data in one place."
     if "vecchia" in fit.engine:
-        return Check.idle(name, "The likelihood is approximate: it hangs on the order of the rows.")
-    why = _too_large(subject, fit)
-    if why:
-        return Check.idle(name, why)
+        return "The likelihood is approximate: it depends on the order of the rows."
+    if why := _too_large(subject, fit):
+        return why
     experts, (_, theta) = subject.experts(subject.trained_on()), subject.model
     own = np.log(theta) + np.log(fit.thetas) - np.log(fit.theta)  # each agent at its own estimate
     nll = float(Objective(experts)(own).nll.sum())
     meaning = (
         "The likelihood of the rows that are there now, against that of the training: if they differ, train again."
     )
-    return Check.of(name, abs(nll - fit.nll) / max(1.0, abs(fit.nll)), AGAIN, meaning)
+    return abs(nll - fit.nll) / max(1.0, abs(fit.nll)), AGAIN, meaning
 
 
 # ---- likelihoods ---------------------------------------------------------------------------------------------------
 
 
-def _gradient(subject: Subject, name: str) -> Check:
+def _gradient(subject: Subject) -> Finding:
     experts, (_, theta) = subject.experts(subject.part(SOME_ROWS)), subject.model
     worst = max((_slope_error(expert.evaluate, np.log(theta)) for expert in experts), default=0.0)
-    return Check.of(
-        name, worst, SLOPE, "Every agent's gradient of its likelihood against differences of it, the largest error."
-    )
+    return worst, SLOPE, "Every agent's gradient of its likelihood against differences of it, the largest error."
 
 
 def _slope_error(evaluate: Callable[[Array], Evaluation], x: Array) -> float:
-    def nll(at: Array) -> float:
-        return evaluate(at).nll
+    def differences(step: float) -> Array:
+        return np.array([evaluate(x + step * e).nll - evaluate(x - step * e).nll for e in np.eye(len(x))])
 
     try:
-        gradient = evaluate(x).gradient
-        near, far = (
-            np.array([nll(x + step * e) - nll(x - step * e) for e in np.eye(len(x))]) for step in (STEP, 2.0 * STEP)
-        )
+        gradient, near, far = evaluate(x).gradient, differences(STEP), differences(2.0 * STEP)
     except NumericalError:
         return np.inf
-    differences = (8.0 * near - far) / (12.0 * STEP)
-    return float(np.abs(gradient - differences).max() / max(1.0, np.abs(gradient).max()))
+    slope = (8.0 * near - far) / (12.0 * STEP)
+    return float(np.abs(gradient - slope).max() / max(1.0, np.abs(gradient).max()))
 
 
 def _engines(subject: Subject) -> Iterator[Check]:
@@ -569,36 +570,22 @@ def prediction_checks(subject: Subject, name: str) -> Iterator[Check]:
     result = conditioned.predict(subject.points, name)
     noisy = conditioned.predict(subject.points, name, observed=True)
     again = subject.conditioned().predict(subject.points, name)
-    yield Check.of(
-        f"{name}: agents agree",
-        _spread(result),
-        SAME_ANSWER,
-        "The largest difference between two agents' answers, in standard deviations.",
-    )
-    yield _twin(subject, method)
-    yield Check.of(
-        f"{name}: variances lie between 0 and the prior",
-        _beyond(subject, result, noisy),
-        ROUNDING,
+    beyond = (
         "By how much the variance of f is above the prior's, relatively; infinite if one is not positive, or not below "
-        "that of an observation.",
+        "that of an observation."
     )
-    yield Check.of(
-        f"{name}: the same again",
-        _apart(result, again),
-        REPEATED,
-        "The largest difference to the same answer, computed anew, in standard deviations.",
-    )
-    yield sent_check(f"{name}: sent only what it may", subject, method, result.ledger)
+    same = "The largest difference to the same answer, computed again, in standard deviations."
+    agree = "The largest difference between two agents' answers, in standard deviations."
+    findings: dict[str, Finding] = {
+        "agents agree": (_spread(result), SAME_ANSWER, agree),
+        "equals its central twin": _twin(subject, method),
+        "variances lie between 0 and the prior": (_beyond(subject, result, noisy), ROUNDING, beyond),
+        "the same again": (_apart(result, again), REPEATED, same),
+        "sent only what it may": _sent(name, kinds_of_prediction(method, subject.snapshot.kernel), result.ledger),
+    }
+    for what, finding in findings.items():
+        yield _check(f"{name}: {what}", finding)
     yield from _coverage(subject, name)
-
-
-def sent_check(name: str, subject: Subject, method: PredictionMethod, ledger: Ledger) -> Check:
-    """Of a ledger of answers."""
-    allowed = kinds_of_prediction(method, subject.snapshot.kernel)
-    extra = [kind for kind in ledger.kinds if kind not in allowed]
-    meaning = f"{method.name} may send {', '.join(allowed)}" + (f", and sent {', '.join(extra)}." if extra else ".")
-    return Check.of(name, float(len(extra)), 0.0, meaning)
 
 
 def _spread(result: Prediction) -> float:
@@ -626,25 +613,24 @@ def _apart(one: Prediction, other: Prediction, where: BoolArray | slice = slice(
 # ---- the central twin ----------------------------------------------------------------------------------------------
 
 
-def _twin(subject: Subject, method: PredictionMethod) -> Check:
+def _twin(subject: Subject, method: PredictionMethod) -> Finding:
     """Against the same rule at a central node; of dec-nn- methods with everybody taking part."""
-    name = f"{method.name}: equals its central twin"
     if not method.decentralized:
-        return Check.idle(name, "It is the central one.")
+        return "It is the central one."
     if method.rule == "nearest":
         result = subject.conditioned().predict(subject.points, method.name)
         other = subject.alone().predict(subject.points, method.name)
-        return Check.of(name, _apart(result, other), TWIN, "Against one agent that has the rows of all.")
+        return _apart(result, other), TWIN, "Against one agent that has the rows of all."
     eta = 0.0 if method.nearest else None
     conditioned = subject.conditioned()
     result = conditioned.predict(subject.points, method.name, eta=eta)
     everyone = np.asarray(result.participants.all(axis=0))
     if not everyone.any():
-        return Check.idle(name, "There is no point at which all agents take part.")
+        return "There is no point at which all agents take part."
     other = conditioned.predict(subject.points, method.rule)
     how = f" at the {int(everyone.sum())} points where, with eta=0, everybody takes part" if method.nearest else ""
     meaning = f"Against {method.rule} over a server{how}: means in standard deviations, variances relative."
-    return Check.of(name, _apart(result, other, everyone), TWIN, meaning)
+    return _apart(result, other, everyone), TWIN, meaning
 
 
 # ---- calibration ---------------------------------------------------------------------------------------------------
@@ -682,6 +668,6 @@ def _standardized(subject: Subject, name: str) -> Array:
         own = slice(starts[agent], starts[agent + 1])
         variance = np.abs(result.variances[agent, own])
         if one.noise_std is not None:
-            variance = variance + one.noise_std**2  # which nobody else knows of
+            variance = variance + one.noise_std**2  # which no other agent knows
         parts.append((one.values - result.means[agent, own]) / np.sqrt(variance))
     return np.concatenate(parts)

@@ -18,7 +18,7 @@ from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
 from fleetgp.agent import membership
-from fleetgp.agent.description import MOST_STARTS
+from fleetgp.agent.description import MOST_STARTS, WHOLE
 from fleetgp.agent.logs import Activity
 from fleetgp.agent.node import Node
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
@@ -39,8 +39,6 @@ from fleetgp.prediction.calibration import Knot
 MOST_BYTES = 2**16
 #: Agreements that an agent may hold.
 MOST_AGREED = 8
-#: The trainer and predictor whose model is that of all data, at every agent.
-WHOLE = "dec-full-gp"
 NOTHING = np.zeros((0, 0))
 
 Positive = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]
@@ -231,7 +229,7 @@ class Agenda:
         best = max(held, key=lambda trained: (ids.count(trained.id), len(trained.members), trained.id))
         same = [trained for trained in held if trained.id == best.id]
         mean = np.sum([np.array(trained.log_theta) for trained in same], axis=0) / len(same)
-        # Whoever was cut off while the fleet calibrated has the same model without it.
+        # An agent that was cut off while the fleet calibrated has the same model without a calibration.
         calibration = next((trained.calibration for trained in same if trained.calibration is not None), None)
         return replace(best, log_theta=tuple(mean.tolist()), calibration=calibration)
 
@@ -249,7 +247,7 @@ class Agenda:
         if model is None:
             return TrainRequest()
         common = all(item.trained is not None and item.trained.id == model.id for item in self.items)
-        # Whoever has left is in the model of the whole fleet still; training without it would lose its data.
+        # The model of the whole fleet still has the data of agents that left; training without them would lose these.
         whole = model.method == WHOLE and set(self.members) <= set(model.members)
         changed = not common or not (whole or model.members == self.members)
         grown = after > 0 and sum(item.new for item in self.items) >= after
@@ -405,7 +403,7 @@ class Tasks:
     def next(self, *, waking: bool = False) -> Iterator[ZenohNetwork]:
         """The network of the next task; its rounds count, however it ends. Tasks may be nested.
 
-        waking: other members may idle, and are told at once that it begins.
+        waking: other members may be idle: a hello wakes them at once.
         """
         self.count += 1
         with self.node.epoch(self.view, self.count - 1, waking=waking) as network:

@@ -13,7 +13,7 @@ from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.observations import ObservationStore, Recorder, observations_of, watch_file
+from fleetgp.agent.observations import Recorder, observations_of, watch_file
 from fleetgp.agent.requests import PendingQuestion, Reply, Requests, TrainRequest
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
@@ -28,54 +28,34 @@ DEADLINES = 0.5
 class Agent:
     """One agent of a fleet, in this process. `run` works until `stop` is called; any thread may call the others."""
 
-    def __init__(
-        self,
-        description: Description,
-        name: str,
-        log: Log,
-        data: ObservationStore,
-        memory: Memory,
-        node: Node,
-        threads: Threads,
-    ) -> None:
+    def __init__(self, description: Description, name: str, log: Log) -> None:
+        """Read the agent's files, open its links and start its threads."""
         self.description, self.name, self.log = description, name, log
         self.id = description.id_of(name)
-        self.data, self.memory, self.node, self.threads = data, memory, node, threads
-        self.activity, self.requests = Activity(), Requests(log)
-        self._recorder = Recorder(name, data, log, node.wake)
-        self.loop = ViewLoop(AgentState(description, self.id, data, memory, self.requests, self.activity, log), node)
-        self._closed = False
-
-    @classmethod
-    def start(cls, description: Description, name: str, log: Log) -> Agent:
-        """An agent with its files read, its links open and its threads running."""
-        own = description.agents[description.id_of(name)]
-        folder = description.state / name
+        own, folder = description.agents[self.id], description.state / name
         own_folder(folder)
-        data = observations_of(description, name, folder, log)
-        if description.private is not None and data.rows < FEWEST_ROWS:
+        self.data = observations_of(description, name, folder, log)
+        if description.private is not None and self.data.rows < FEWEST_ROWS:
             raise InputError(
-                f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {data.rows}: means '
-                "and extremes over so few reveal them. Start it when its file has more"
+                f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {self.data.rows}: '
+                "means and extremes over so few reveal them. Start it when its file has more"
             )
-        memory = Memory(folder / "checkpoint.json", description, log)
-        threads = Threads(log)
-        node = Node(description, description.id_of(name), log, threads)
-        agent = cls(description, name, log, data, memory, node, threads)
-        agent._start_threads(watched=own.watch)
-        node.theta = memory.log_theta
-        log("started", endpoint=own.endpoint, rows=data.rows, digest=description.digest[:16])
-        return agent
-
-    def _start_threads(self, *, watched: bool) -> None:
-        threads = self.threads
-        threads.failed = self.stop
-        threads.start("recorder", self._recorder.work, wake=self._recorder.close)
-        threads.start("deadlines", self._keep_deadlines)
-        if watched:
-            threads.start(
-                "watch", lambda: watch_file(self.data, self.activity, self.log, self.node.wake, threads.ending)
-            )
+        self.memory = Memory(folder / "checkpoint.json", description, log)
+        self.threads = Threads(log)
+        self.node = Node(description, self.id, log, self.threads)
+        self.node.theta = self.memory.log_theta
+        self.activity, self.requests = Activity(), Requests(log)
+        self._recorder = Recorder(name, self.data, log, self.node.wake)
+        state = AgentState(description, self.id, self.data, self.memory, self.requests, self.activity, log)
+        self.loop = ViewLoop(state, self.node)
+        self._closed = False
+        self.threads.failed = self.stop
+        self.threads.start("recorder", self._recorder.work, wake=self._recorder.close)
+        self.threads.start("deadlines", self._keep_deadlines)
+        if own.watch:
+            watched = self.data, self.activity, log, self.node.wake, self.threads.ending
+            self.threads.start("watch", lambda: watch_file(*watched))
+        log("started", endpoint=own.endpoint, rows=self.data.rows, digest=description.digest[:16])
 
     def run(self) -> None:
         """Live, view after view. An agent without one of its threads would only seem to work: it ends with an error."""

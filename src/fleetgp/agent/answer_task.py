@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fleetgp import prediction
-from fleetgp.agent.agenda import NOTHING, WHOLE, Agenda, Item, Tasks, Trained, with_names
-from fleetgp.agent.description import Description
+from fleetgp.agent.agenda import NOTHING, Agenda, Item, Tasks, Trained, with_names
+from fleetgp.agent.description import WHOLE, Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
@@ -62,11 +62,11 @@ class AnswerTask:
                 self._answer(tasks, agenda, model, pending, position)
 
     def _answer(self, tasks: Tasks, agenda: Agenda, model: Trained, pending: PendingQuestion, position: int) -> None:
-        """The own question: however it ends, the asker is told, or the question stays for the next view."""
+        """Answer the own question: the asker gets an answer or an error, or the question stays for the next view."""
         pending.tries += 1
         self.under_way = pending
         try:
-            result = self._compute(tasks, agenda, model, pending.question, position)
+            result, totals = self._compute(tasks, agenda, model, pending.question, position)
         except CannotAnswerError as error:
             self._requests.finish(pending, error=f"it cannot be computed: {error.why}")
             raise
@@ -77,13 +77,24 @@ class AnswerTask:
         finally:
             self.under_way = None
         answer = answer_facts(result, model, tasks, self._description)
+        if totals is not None:  # whose rows are in the answer: these agents need not be there now
+            names = self._description.names_of(totals.contents.agents)
+            points = len(answer["mean"])
+            answer |= {"participants": [len(names)] * points, "said": dict.fromkeys(names, points), "data_of": names}
+            left_out = totals.contents.left_out(parts_of_members(agenda))
+            answer["left_out"] = self._description.names_of(left_out)
         facts = {name: answer[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
         took_part = [name for name, points in answer["said"].items() if points]
         self._log("answered", queries=len(answer["mean"]), asker=pending.asker, took_part=took_part, **facts)
         self._requests.finish(pending, answer=answer)
 
-    def _compute(self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int) -> TaskResult:
-        """Together with the others; only the member at this position, which was asked, needs the answer."""
+    def _compute(
+        self, tasks: Tasks, agenda: Agenda, model: Trained, question: Question, position: int
+    ) -> tuple[Prediction, Totals | None]:
+        """Together with the others; only the member at this position, which was asked, needs the answer.
+
+        The second result: the totals from which the asker has answered alone, if it has.
+        """
         method, options = prediction_method(question.method), self._description.prediction_options()
         queries = question.queries
         with tasks.next() as network:
@@ -109,8 +120,7 @@ class AnswerTask:
                 raise CannotAnswerError(why) from error
         tasks.node.well_done(tasks.view)
         self._activity.questions += 1
-        left_out = () if totals is None else totals.contents.left_out(parts_of_members(agenda))
-        return TaskResult(result, totals, left_out)
+        return result, totals
 
     def _predict(
         self,
@@ -134,9 +144,9 @@ class AnswerTask:
         return answer
 
     def sync_totals(self, tasks: Tasks, agenda: Agenda) -> None:
-        """In a fleet that predicts by dec-full-gp the members tell each other what they have to add, asked or not.
+        """Bring the totals up to date, in a fleet that predicts by dec-full-gp, before anybody asks.
 
-        So whoever is cut off later knows of it.
+        So a member that is cut off later knows of the others' data.
         """
         model = agenda.model
         if model is None or self._description.prediction.method != WHOLE or not self._sync.due(agenda):
@@ -144,7 +154,7 @@ class AnswerTask:
         with tasks.next() as network:
             try:
                 self._synced(network, tasks.agreed, agenda, model, self.predictor(agenda, model))
-            except (InputError, NumericalError) as error:  # at all members alike: whoever asks is told so
+            except (InputError, NumericalError) as error:  # at all members alike: a question gets this error
                 self._log.warn("no totals", error=with_names(str(error), tasks.names))
 
     def _synced(
@@ -181,15 +191,6 @@ def calibration_for(model: Trained, tasks: Tasks) -> Calibration | None:
     return None if model.calibration is None or model.members != tasks.view.members else model.calibration.calibration
 
 
-@dataclass(frozen=True)
-class TaskResult:
-    """totals: those from which the asker has answered alone.  left_out: members with rows that are not in them."""
-
-    prediction: Prediction
-    totals: Totals | None = None
-    left_out: tuple[int, ...] = ()
-
-
 class CannotAnswerError(NetworkError):
     """This agent cannot compute its part of an answer. why: the error."""
 
@@ -220,32 +221,21 @@ class InterimQuestions:
         self._state.activity.phase = "training"
 
 
-def answer_facts(result: TaskResult, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
+def answer_facts(answer: Prediction, model: Trained, tasks: Tasks, description: Description) -> dict[str, Any]:
     """The answer of the agent that was asked, and how it came about.
 
     variance: of f.  std_observed: the deviation of an observation of this agent.
     rounds, bytes_sent: of the whole question, from its agenda on: of the fleet, and what this agent sent in them.
-    data_of: with dec-full-gp, whose rows are in the answer; they need not be there now.  left_out: members with rows
-    that are not.
     """
-    answer, totals, names = result.prediction, result.totals, tasks.names
-    ledgers = tasks.agenda_ledger, answer.ledger  # of this agent: with what it sent alone
-    participants = answer.participants.sum(axis=0).tolist()
-    said = dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True))
-    whole: dict[str, Any] = {}
-    if totals is not None:
-        data_of = [description.names[agent] for agent in totals.contents.agents]
-        participants, said = [len(data_of)] * len(participants), dict.fromkeys(data_of, len(participants))
-        whole = {"data_of": data_of, "left_out": [description.names[agent] for agent in result.left_out]}
+    names, ledgers = tasks.names, (tasks.agenda_ledger, answer.ledger)  # of this agent: with what it sent alone
     return {
         "mean": answer.means[0].tolist(),
         "variance": answer.variance.tolist(),
         "std_observed": answer.std_observed.tolist(),
         "factor": answer.factors[0].tolist(),
-        "participants": participants,
+        "participants": answer.participants.sum(axis=0).tolist(),
         "prior_only": answer.prior_only.tolist(),
-        "said": said,
-        **whole,
+        "said": dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True)),
         "members": names,
         "missing": [name for name in description.names if name not in names],
         "method": answer.method,
@@ -256,7 +246,7 @@ def answer_facts(result: TaskResult, model: Trained, tasks: Tasks, description: 
         "bytes_sent": sum(ledger.bytes for ledger in ledgers),
         "theta": model.theta,
         "trained": {
-            "by": [description.names[member] for member in model.members],
+            "by": description.names_of(model.members),
             "method": model.method,
             "status": model.status,
             "kernel": description.kernel_of(model.kernel).name,

@@ -79,12 +79,7 @@ def make_authority(folder: str | Path, *, days: int = 3650) -> Path:
     c = _cryptography()
     private = c.ec.generate_private_key(c.ec.SECP256R1())
     name = _common_name(c, "FleetGP fleet authority")
-    built = (
-        _builder(c, name, name, private.public_key(), days)
-        .add_extension(c.x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(c, signs_certificates=True), critical=True)
-        .sign(private, c.hashes.SHA256())
-    )
+    built = _signed(c, name, private.public_key(), name, private, days)
     _write_key(c, key, private)
     certificate.write_bytes(built.public_bytes(c.serialization.Encoding.PEM))
     return certificate
@@ -102,16 +97,7 @@ def make_certificate(
     authority = c.x509.load_pem_x509_certificate((root / f"{AUTHORITY}.crt").read_bytes())
     signing: Any = c.serialization.load_pem_private_key((root / f"{AUTHORITY}.key").read_bytes(), None)
     private = c.ec.generate_private_key(c.ec.SECP256R1())
-    purposes = c.x509.ExtendedKeyUsageOID
-    both_sides = c.x509.ExtendedKeyUsage([purposes.SERVER_AUTH, purposes.CLIENT_AUTH])
-    built = (
-        _builder(c, _common_name(c, agent), authority.subject, private.public_key(), days)
-        .add_extension(c.x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(c, signs_certificates=False), critical=True)
-        .add_extension(both_sides, critical=False)
-        .add_extension(c.x509.SubjectAlternativeName(places), critical=False)
-        .sign(signing, c.hashes.SHA256())
-    )
+    built = _signed(c, _common_name(c, agent), private.public_key(), authority.subject, signing, days, places)
     _write_key(c, root / f"{agent}.key", private)
     (root / f"{agent}.crt").write_bytes(built.public_bytes(c.serialization.Encoding.PEM))
     return Credentials.of(root, agent)
@@ -151,30 +137,38 @@ def _common_name(c: Any, name: str) -> Any:
     return c.x509.Name([c.x509.NameAttribute(c.x509.NameOID.COMMON_NAME, name)])
 
 
-def _builder(c: Any, subject: Any, issuer: Any, public: Any, days: float) -> Any:
-    now = datetime.datetime.now(datetime.UTC)
+def _signed(
+    c: Any, name: Any, public: Any, issuer: Any, signing: Any, days: float, places: list[Any] | None = None
+) -> Any:
+    """A certificate of the authority itself, or of an agent that can be reached at these places."""
+    now, is_authority = datetime.datetime.now(datetime.UTC), places is None
     # A day back for clocks that differ; a negative number of days makes one that has expired, for tests.
     begins = now - datetime.timedelta(days=1 + max(0, -2 * days))
-    return (
+    others = ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
+    usage = c.x509.KeyUsage(
+        digital_signature=True,
+        key_encipherment=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        **dict.fromkeys(others, False),
+    )
+    builder = (
         c.x509.CertificateBuilder()
-        .subject_name(subject)
+        .subject_name(name)
         .issuer_name(issuer)
         .public_key(public)
         .serial_number(c.x509.random_serial_number())
         .not_valid_before(begins)
         .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(c.x509.BasicConstraints(is_authority, path_length=0 if is_authority else None), critical=True)
+        .add_extension(usage, critical=True)
     )
-
-
-def _usage(c: Any, *, signs_certificates: bool) -> Any:
-    others = ("content_commitment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only")
-    return c.x509.KeyUsage(
-        digital_signature=True,
-        key_encipherment=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        **dict.fromkeys(others, False),
-    )
+    if places is not None:
+        purposes = c.x509.ExtendedKeyUsageOID
+        both_sides = c.x509.ExtendedKeyUsage([purposes.SERVER_AUTH, purposes.CLIENT_AUTH])
+        builder = builder.add_extension(both_sides, critical=False)
+        builder = builder.add_extension(c.x509.SubjectAlternativeName(places), critical=False)
+    return builder.sign(signing, c.hashes.SHA256())
 
 
 def _host(c: Any, host: str) -> Any:

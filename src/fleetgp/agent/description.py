@@ -84,7 +84,7 @@ class _Table(BaseModel):
 class AgentTable(_Table):
     """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
 
-    show_rows: whoever may ask it for its status may see its rows, too.
+    show_rows: those who may ask for its status may also see its rows.
     """
 
     name: Name
@@ -133,7 +133,7 @@ class TrainingTable(_Table):
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     retrain_on_membership_change: bool = True
-    again_after: Annotated[int, Field(ge=0, le=10**9)] = 0
+    again_after: Annotated[int, Field(ge=0, le=MOST)] = 0
 
 
 class PredictionTable(_Table):
@@ -230,8 +230,8 @@ class FleetFile(_Table):
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
 #: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
 PROTOCOL = 5
-#: The language of keys and hellos. Agents that do not share it do not hear each other, so it stays as it is where
-#: possible: whoever has another description or another protocol should be noticed, refused and named.
+#: The version of keys and hellos. Agents of different ones do not see each other at all, so it should not change: an
+#: agent with another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
 #: The sections of the file with settings that agents must have in common, and settings too long for a message.
 SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
@@ -383,7 +383,7 @@ def _hex(facts: Any, digits: int) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:digits]
 
 
-#: The method that knows data by their moments.
+#: The trainer and predictor whose model is that of all data, at every agent.
 WHOLE = "dec-full-gp"
 
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)

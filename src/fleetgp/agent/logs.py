@@ -1,4 +1,4 @@
-"""Structured logs, one JSON document per line; and what an agent is doing, for whoever asks."""
+"""Structured logs, one JSON document per line; and what an agent is doing."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ class Log:
             self._logger.addHandler(logging.StreamHandler(stream or sys.stderr))
 
     def __call__(self, event: str, **fields: Any) -> None:
-        self._write("info", logging.INFO, event, fields)
+        self._write(logging.INFO, event, fields)
 
     def warn(self, event: str, **fields: Any) -> None:
-        self._write("warning", logging.WARNING, event, fields)
+        self._write(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._write("error", logging.ERROR, event, fields)
+        self._write(logging.ERROR, event, fields)
 
-    def _write(self, level: str, number: int, event: str, fields: dict[str, Any]) -> None:
-        self._logger.log(number, "%s", _document(self._agent, level, event, fields))
+    def _write(self, severity: int, event: str, fields: dict[str, Any]) -> None:
+        level = logging.getLevelName(severity).lower()
+        self._logger.log(severity, "%s", _document(self._agent, level, event, fields))
         short = {name: _brief(value) for name, value in fields.items()}
         with self._lock:
             self._lines += 1
@@ -58,7 +59,7 @@ class Log:
             self._recent.append(line)
 
     def recent(self, after: int = 0) -> list[dict[str, Any]]:
-        """The last lines, shortened, those after a number: whoever looks often gets each once."""
+        """Return the last lines after a number, shortened. Callers give the last one that they have seen."""
         with self._lock:
             return [line for line in self._recent if line["number"] > after]
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import FailFast, Field
 
-from fleetgp.agent.records import Codec, Ids, IdSet, LogTheta, Strict, Whole
+from fleetgp.agent.records import Codec, Ids, IdSet, LogTheta, Strict, T, Whole
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph
 from fleetgp.network.zenoh.links import LONGEST_INTRODUCTION
@@ -126,7 +126,7 @@ class Membership:
         return self._say(view=0, restarts=self.own.restarts + 1)
 
     def check(self, records: Iterable[Record]) -> None:
-        """A NetworkError where records say what cannot be, whoever is meant by them: nobody may pass them on."""
+        """Raise a NetworkError if records of any agent are impossible: nobody may pass them on."""
         for record in records:
             if record.agent not in self._linked:
                 raise NetworkError(f"a record of agent {record.agent}, which this fleet does not have")
@@ -303,10 +303,7 @@ class Hello(Strict):
         >>> Hello.decode(hello.encode()) == hello
         True
         """
-        try:
-            return _CODEC.decode(data)
-        except ValueError as error:
-            raise NetworkError(f"not a hello: {error}") from error
+        return _decoded(_CODEC, data, "a hello")
 
 
 @dataclass(frozen=True)
@@ -323,10 +320,14 @@ class Introduction(Strict):
     @classmethod
     def decode(cls, data: bytes) -> Introduction:
         """An introduction, or a NetworkError; nothing else can come out."""
-        try:
-            return _INTRODUCTIONS.decode(data)
-        except ValueError as error:
-            raise NetworkError(f"not an introduction: {error}") from error
+        return _decoded(_INTRODUCTIONS, data, "an introduction")
+
+
+def _decoded(codec: Codec[T], data: bytes, what: str) -> T:
+    try:
+        return codec.decode(data)
+    except ValueError as error:
+        raise NetworkError(f"not {what}: {error}") from error
 
 
 _CODEC = Codec(Hello, MOST_BYTES)

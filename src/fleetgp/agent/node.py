@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
@@ -25,6 +26,9 @@ HELLOS, EVENTS = 16, 8
 INTRODUCTIONS = 4
 #: Seconds between two introductions of an agent that misses a neighbour: at first, and at most.
 INTRODUCE, RARELY = 2.0, 60.0
+
+
+T = TypeVar("T", Hello, Introduction)
 
 
 class PeerMonitor:
@@ -64,7 +68,7 @@ class PeerMonitor:
         )
 
     def wake(self) -> None:
-        """Something may have changed: whoever waits for that looks, and what is new is sent."""
+        """Something may have changed: threads that wait look again, and news are sent."""
         self._inbox.put(self._presence.changed.notify_all, source="wake", most=1)
 
     def wake_others(self) -> None:
@@ -79,21 +83,19 @@ class PeerMonitor:
         self._inbox.put(lambda: self._note_link(j, up), source=("link", j), most=EVENTS)
 
     def hello_arrived(self, j: int, data: bytes) -> None:
-        try:
-            hello = Hello.decode(data)
-        except NetworkError:
-            self.links.drop("malformed")
-            return
-        if not self._inbox.put(lambda: self._take_hello(j, hello), source=("hello", j), most=HELLOS):
-            self.links.drop("flooded")
+        self._arrived(Hello, data, lambda hello: self._take_hello(j, hello), ("hello", j), HELLOS)
 
     def introduction_arrived(self, data: bytes) -> None:
+        self._arrived(Introduction, data, self._take_introduction, "introduction", INTRODUCTIONS)
+
+    def _arrived(self, kind: type[T], data: bytes, take: Callable[[T], None], source: object, most: int) -> None:
+        """Have a message decoded and taken in, unless it is none, or its source has too many of them waiting."""
         try:
-            stranger = Introduction.decode(data)
+            message = kind.decode(data)
         except NetworkError:
             self.links.drop("malformed")
             return
-        if not self._inbox.put(lambda: self._take_introduction(stranger), source="introduction", most=INTRODUCTIONS):
+        if not self._inbox.put(lambda: take(message), source=source, most=most):
             self.links.drop("flooded")
 
     def run(self) -> None:
@@ -213,7 +215,7 @@ SETTLE = 0.15
 
 
 class StoppedError(Cancelled):
-    """The agent was told to stop."""
+    """The agent stops."""
 
 
 class Node:

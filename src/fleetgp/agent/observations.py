@@ -111,7 +111,7 @@ class ObservationStore:
 
     @property
     def shard(self) -> Observations:
-        """The arrays are replaced, never changed: whoever has them keeps what they were."""
+        """The rows as they are now. Arrays are replaced, never changed."""
         rows, width = np.concatenate([self._table, self.journal.rows]), len(self.inputs)
         known = rows[:, width] if self._deviation else None
         return self._noise.observed(Observations(rows[:, :width], rows[:, -1], known), self._group)
@@ -253,19 +253,19 @@ class Recorder:
         self._inbox, self._closing = Inbox(), threading.Event()
 
     def put(self, rows: Any, request: Any, reply: Reply) -> None:
-        """Have rows written, and whoever sent them answered."""
+        """Have rows written, then the sender answered."""
         if not self._inbox.put(lambda: reply(self._record(rows, request)), source="rows", most=WAITING):
             raise NetworkError(
                 f"{self._name} has {WAITING} requests to write down before this one: repeat it a little later"
             )
 
     def close(self) -> None:
-        """Finish the one that is being written; the others were never acknowledged, and whoever sent them knows."""
+        """Finish the batch that is being written; the senders of all others know that these were not acknowledged."""
         self._closing.set()
         self._inbox.put(lambda: None)
 
     def work(self) -> None:
-        def failed(error: Exception) -> None:  # whoever sent the rows may be gone, and will ask again
+        def failed(error: Exception) -> None:  # the sender may be gone, and will ask again
             self._log.warn("nobody there to answer", error=str(error))
 
         self._inbox.serve(self._closing, failed)

@@ -68,35 +68,26 @@ class Neighbour:
         return self.standing == "up"
 
 
-class Neighbourhood:
-    """All neighbours of an agent. deadline: seconds of a round, the unit of every penalty."""
+class Neighbourhood(dict[int, Neighbour]):
+    """All neighbours of an agent, by id. deadline: seconds of a round, the unit of every penalty."""
 
     def __init__(self, neighbours: Sequence[int], deadline: float) -> None:
-        self._neighbours = {j: Neighbour() for j in neighbours}
+        super().__init__((j, Neighbour()) for j in neighbours)
         self._deadline = deadline
-
-    def __getitem__(self, j: int) -> Neighbour:
-        return self._neighbours[j]
-
-    def __contains__(self, j: int) -> bool:
-        return j in self._neighbours
-
-    def items(self) -> Iterable[tuple[int, Neighbour]]:
-        return self._neighbours.items()
 
     @property
     def linked(self) -> list[int]:
-        return [j for j, neighbour in self._neighbours.items() if neighbour.linked]
+        return [j for j, neighbour in self.items() if neighbour.linked]
 
     @property
     def up(self) -> list[int]:
-        return [j for j, neighbour in self._neighbours.items() if neighbour.up]
+        return [j for j, neighbour in self.items() if neighbour.up]
 
     # ---- what happens ---------------------------------------------------------------------------------------
 
     def link(self, j: int, up: bool, now: float) -> None:
         """A link came up or went down. A neighbour that keeps falling is let in again only after a while."""
-        neighbour = self._neighbours[j]
+        neighbour = self[j]
         neighbour.linked, neighbour.greeted = up, False
         neighbour.since, neighbour.hello = now, Hello()
         if not up:
@@ -108,12 +99,12 @@ class Neighbourhood:
 
     def replayed(self, j: int, hello: Hello, now: float) -> bool:
         """Whether a hello is not newer than the last one, while these come as they should."""
-        neighbour = self._neighbours[j]
+        neighbour = self[j]
         return hello.age <= neighbour.hello.age and now - neighbour.hello_at < 4 * HEARTBEAT
 
     def suspend(self, j: int, record: Record | None, why: str, now: float, *, nonsense: bool = False) -> float:
         """Do without a neighbour until it says that it is ready for work; the seconds for which it must wait."""
-        neighbour = self._neighbours[j]
+        neighbour = self[j]
         neighbour.failures += 1
         weight = min(neighbour.failures if nonsense else neighbour.failures - 1, 10)  # far beyond the longest
         penalty = min(2.0**weight - 1.0, LONGEST_PENALTY) * self._deadline
@@ -123,7 +114,7 @@ class Neighbourhood:
     def readmit(self, membership: Membership, now: float) -> list[int]:
         """Let in again those whose time has passed and who have said since that they are ready."""
         readmitted = []
-        for j, neighbour in self._neighbours.items():
+        for j, neighbour in self.items():
             record, before = membership.of(j), neighbour.suspended
             if before is None or record is None or now < neighbour.until:
                 continue
@@ -133,30 +124,30 @@ class Neighbourhood:
         return readmitted
 
     def well_done(self, members: Iterable[int]) -> None:
-        """Some real work was finished: whoever took part in it is not slow."""
-        for j in set(members) & set(self._neighbours):
-            self._neighbours[j].failures = 0
+        """Some real work was finished: the members that took part are not slow."""
+        for j in set(members) & self.keys():
+            self[j].failures = 0
 
     def _leave_out(self, j: int, why: str, until: float, record: Record | None = None) -> None:
-        neighbour = self._neighbours[j]
+        neighbour = self[j]
         neighbour.suspended, neighbour.why, neighbour.until = record or Record(j, 0), why, until
 
     # ---- what is in their hellos ----------------------------------------------------------------------------
 
     def waiting_of(self, j: int, now: float) -> Waiting | None:
         """In which epoch and round a neighbour waits, and for whom, if it has just said so."""
-        neighbour = self._neighbours[j]
+        neighbour = self[j]
         hello = neighbour.hello
         if now - neighbour.hello_at >= 4 * HEARTBEAT or not hello.waiting:
             return None
         return hello.epoch, hello.round, hello.waiting
 
     def begun(self, epoch: int) -> bool:
-        return any(neighbour.hello.epoch == epoch for neighbour in self._neighbours.values())
+        return any(neighbour.hello.epoch == epoch for neighbour in self.values())
 
     def disagreement(self, theta: Sequence[float]) -> float | None:
         """The largest difference to a neighbour's last log theta."""
-        estimates = [n.hello.theta for n in self._neighbours.values() if n.linked]
+        estimates = [n.hello.theta for n in self.values() if n.linked]
         estimates = [other for other in estimates if len(other) == len(theta)]
         if not theta or not estimates:
             return None
@@ -171,7 +162,7 @@ MOST_STRANGERS, STRANGER_SECONDS = 64, 3600.0
 class Presence:
     """What one agent knows of the fleet, and what it works on; `PeerMonitor` and `Node` report what happens.
 
-    Whoever calls it holds `changed`, on which others wait for something to change.
+    Callers hold `changed`, on which other threads wait.
 
     running: the view the agent works in; None while it looks for one.
     networks: of the tasks under way; all but the last one are interrupted by the next.

@@ -25,7 +25,7 @@ MOST_WAITING = 64
 
 Trainer = Annotated[str, one_of(TRAINERS)]
 Predictor = Annotated[str, one_of(PREDICTORS)]
-#: Sends {"answer": ...} or {"error": ...} to whoever made a request.
+#: Sends {"answer": ...} or {"error": ...} to the asker.
 Reply = Callable[[dict[str, Any]], None]
 
 
@@ -110,7 +110,7 @@ class Requests:
             return self._questions[0] if self._questions else None
 
     def finish(self, pending: PendingQuestion, **reply: Any) -> None:
-        """Answer whoever asked, once."""
+        """Send the answer or the error, once."""
         with self._lock:
             if pending not in self._questions:
                 return

@@ -103,7 +103,7 @@ PATIENCE = 2.0
 
 
 class _Server(ThreadingHTTPServer):
-    """A few threads, whoever connects. It is on loopback, so that a scrape is a matter of milliseconds."""
+    """Few threads, however many clients connect. It is on loopback, where a scrape takes milliseconds."""
 
     daemon_threads = True
 
@@ -261,7 +261,7 @@ class Service:
             reply({"error": f"{self._agent.name}: {type(error).__name__}: {error}"})
 
     def _check_fleet(self, verb: str, request: dict[str, Any]) -> None:
-        """Whoever asks must mean this fleet, and for what goes by columns or methods, have the same description."""
+        """Refuse a request that is for another fleet or, where columns or methods matter, by another description."""
         agent, description = self._agent, self._agent.description
         if verb == "stop" and request.get("fleet") != description.name:
             raise InputError(f"{agent.name} belongs to the fleet {description.name!r}, not {request.get('fleet')!r}")
@@ -325,7 +325,7 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
         own = description.credentials(name)
         if own is not None:
             look_at_certificates(own, log)
-        agent = Agent.start(description, name, log)
+        agent = Agent(description, name, log)
         if own is not None:
             ending = agent.threads.ending
             agent.threads.start("certificates", lambda: _look_again(own, log, ending))

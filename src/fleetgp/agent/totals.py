@@ -18,8 +18,8 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import FailFast, Field
 
-from fleetgp.agent.agenda import WHOLE, Agenda, Change, Trained, with_change
-from fleetgp.agent.description import Description
+from fleetgp.agent.agenda import Agenda, Change, Trained, with_change
+from fleetgp.agent.description import WHOLE, Description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.records import Codec, Count, Strict, Value
 from fleetgp.arrays import Array

@@ -52,10 +52,15 @@ class TrainingTask:
         self._description.refuse_private(training_method(method))
         self.used_rows = len(shard)
         self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
-        estimates, magnitudes = Estimates(len(SPANS) if starts is None else len(starts)), self._magnitudes(shard)
+        count, magnitudes = len(SPANS) if starts is None else len(starts), self._magnitudes(shard)
+        estimates: dict[int, Array] = {}  # the current one of every start
 
         def report(start: int, done: int, thetas: Array, chosen: bool) -> None:
-            rows = estimates.take(start, np.log(thetas[0]), chosen)
+            estimates[start] = np.log(thetas[0])
+            if chosen:
+                rows = estimates[start][None]
+            else:  # those of all starts, once each of them has begun
+                rows = np.array([estimates[k] for k in range(count)]) if len(estimates) == count else NOTHING
             if len(rows) and rows.shape[1] == len(magnitudes) and (np.abs(rows - magnitudes) > BEYOND).any():
                 rows = NOTHING  # somebody's values are wrong: nothing to continue from
                 self._memory.forget_estimates()
@@ -87,7 +92,7 @@ class TrainingTask:
         """What to train, and where to continue, if there is something to continue from.
 
         Where the kernel is to be chosen, that of a model stays until the fleet starts again: estimates of a training
-        that did not end are of no use, since nobody knows of which kernel they are.
+        that did not end are of no use, since nobody knows which kernel they belong to.
         """
         kernels, model = self._description.kernels, agenda.model
         if len(kernels) == 1:
@@ -174,27 +179,3 @@ class TrainingTask:
         for remark in (*parts, about_flat(fit, fit.known.names)):
             if remark:
                 self._log.warn("about the model", what=remark)
-
-
-class Estimates:
-    """The current estimate of every start of a training.
-
-    >>> estimates = Estimates(2)
-    >>> len(estimates.take(0, np.array([0.5]), False)), estimates.take(1, np.array([0.7]), False).tolist()
-    (0, [[0.5], [0.7]])
-    >>> estimates.take(1, np.array([0.8]), True).tolist()
-    [[0.8]]
-    """
-
-    def __init__(self, starts: int) -> None:
-        self._starts = starts
-        self._rows: dict[int, Array] = {}
-
-    def take(self, start: int, log_theta: Array, chosen: bool) -> Array:
-        """(S, P), or (1, P) of the chosen one; nothing while some start has not begun."""
-        self._rows[start] = log_theta
-        if chosen:
-            return log_theta[None]
-        if len(self._rows) < self._starts:
-            return NOTHING
-        return np.array([self._rows[k] for k in range(self._starts)])

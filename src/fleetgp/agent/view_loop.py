@@ -117,7 +117,7 @@ class ViewLoop:
         )
 
     def _adopt(self, agenda: Agenda) -> None:
-        """Whoever has no model, or that of a smaller part of the fleet, takes over the common one."""
+        """Take over the common model, if this agent has none, or that of a smaller part of the fleet."""
         model, own = agenda.model, self.memory.trained
         if model is not None and (own is None or own.id != model.id):
             self.memory.adopt(model)
@@ -125,7 +125,7 @@ class ViewLoop:
             self.log("model taken over", trained_by=self.description.names_of(model.members))
 
     def _train(self, tasks: Tasks, agenda: Agenda, request: TrainRequest) -> None:
-        """Train; whoever asked for it remembers that until it is done, since the view may end before.
+        """Train. The member that was asked for it keeps the request until it is done, since the view may end before.
 
         A lost member interrupts a training, which continues from its estimates. If the training itself fails, nothing
         of it is kept and the next one starts cold: whatever it started from may be the cause.

@@ -88,7 +88,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
         warn(f"a covariance needed jitter, up to {answers.jitter:.1e}")
     several = len(model.agents) > 1
     part, points = float(answers.share.sum()), int(np.isfinite(answers.mean).sum())
-    said = (
+    summary = (
         f"{answers.method}: {points:,} points, {answers.status}"
         + (f" after {answers.rounds:,} rounds" if answers.rounds else "")
         + (f" and {answers.iterations:,} iterations" if answers.iterations else "")
@@ -111,7 +111,7 @@ def report_answers(model: Model, answers: Answers, facts: dict[str, Any], last: 
     if model.fleet.noise_model.known:
         about_std += " The known standard deviations of rows are not included."
     drawn, factors = [sample] if answers.held else [], factor_lines(*answers.factors)
-    return Report(facts, [said, *drawn, *traffic_lines(model, facts), about_std, *factors, last])
+    return Report(facts, [summary, *drawn, *traffic_lines(model, facts), about_std, *factors, last])
 
 
 def factor_lines(low: float, high: float) -> list[str]:

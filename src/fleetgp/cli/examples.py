@@ -93,8 +93,8 @@ def download(
     rows, columns = field.celsius.shape
     known = int((field.celsius == field.celsius).sum())
     facts = {"file": str(path), "product": field.product, "date": field.date, "shape": [rows, columns], "known": known}
-    said = f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature."
-    return Report(facts, [said, f"The file is {bold(path)}."])
+    summary = f"{escape(field.product)}, {field.date}: {rows} × {columns} points, {known:,} with a temperature."
+    return Report(facts, [summary, f"The file is {bold(path)}."])
 
 
 def reproduce(

@@ -250,8 +250,8 @@ def sample(
         "rounds": posterior.rounds,
         **traffic_facts(posterior.ledger),
     }
-    said = f"{posterior.method}: {n:,} draws at {len(queries):,} points."
-    return Report(facts, [said, *traffic_lines(known, facts), f"The draws are in {bold(out)}."])
+    summary = f"{posterior.method}: {n:,} draws at {len(queries):,} points."
+    return Report(facts, [summary, *traffic_lines(known, facts), f"The draws are in {bold(out)}."])
 
 
 def _draws_dataset(model: Model, queries: Array, draws: Array) -> Any:

@@ -117,7 +117,7 @@ def _ask_in_blocks(
 
 def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent: str, out: Path) -> dict[str, Any]:
     last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
-    said = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    points_of = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
     return {
         "out": str(out),
         "agent": agent,
@@ -129,7 +129,7 @@ def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent:
         "members": last["members"],
         "missing": sorted({name for block in blocks for name in block["missing"]}, key=description.names.index),
         "models": len({tuple(block["theta"]) for block in blocks}),
-        "took_part": {name: count / points for name, count in said.items()},
+        "took_part": {name: count / points for name, count in points_of.items()},
         "jitter": max(block["jitter"] for block in blocks),
         "data_of": last.get("data_of"),
         "left_out": last.get("left_out", []),

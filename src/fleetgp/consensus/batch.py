@@ -285,12 +285,8 @@ class CellLinks:
     @cached_property
     def _metropolis(self) -> csr_array:
         weights = metropolis_weights(self.degrees[self.receivers], self.sender_degrees)
-        starts = np.concatenate([[0], np.cumsum(self._count)])
+        starts = np.concatenate([[0], np.cumsum(self.degrees)])
         return csr_array((weights[self._order], self._order, starts), shape=(len(self.degrees), len(weights)))
-
-    @cached_property
-    def _count(self) -> IntArray:
-        return np.bincount(self.receivers, minlength=len(self.degrees))
 
     @cached_property
     def _ranks(self) -> list[tuple[IntArray, IntArray]]:
@@ -298,10 +294,10 @@ class CellLinks:
 
         All first links at once, then all second ones: with few links a cell that is faster than cell by cell.
         """
-        starts = np.cumsum(self._count) - self._count
+        starts = np.cumsum(self.degrees) - self.degrees
         ranks = []
-        for rank in range(int(self._count.max(initial=0))):
-            cells = np.flatnonzero(self._count > rank)
+        for rank in range(int(self.degrees.max(initial=0))):
+            cells = np.flatnonzero(self.degrees > rank)
             ranks.append((cells, self._order[starts[cells] + rank]))
         return ranks
 

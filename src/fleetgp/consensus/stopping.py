@@ -3,7 +3,7 @@
 - `Maximin` (Yadav & Salapaka): max- and min-consensus of the watched values ride along with the messages in
   windows of diam(G) rounds. At the end of a window every agent holds the fleet's extremes at its start, so
   all agents judge alike and stop together. One agent that sees no change proves nothing. Trainers have one window
-  after the other, because penalties learn from them; averages rest in between (`spaced`).
+  after the other, because penalties learn from them; averages rest in between (`batch.Spaced`).
 - `Settled`: for methods that flood, where every agent sees everyone's value anyway.
 - `Unwatched`: never a verdict; for a fixed number of rounds.
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.engines.basis import Basis
-from fleetgp.engines.covariances import covariance_of, cross_of, slopes_of
 from fleetgp.errors import NumericalError
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.linalg.cholesky import Cholesky, factorize
 from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters, names
 from fleetgp.model.observations import Observations
@@ -40,7 +38,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def grow(self, data: Observations) -> None:
-        """All observations, of which the first are those that there are: the others have come since."""
+        """Take all observations, of which the first are the present ones."""
 
     @abc.abstractmethod
     def cost(self, theta: Array) -> float:
@@ -57,7 +55,7 @@ class Engine(abc.ABC):
     def condition(self, theta: Array, before: Posterior | None = None) -> Posterior | None:
         """The posterior at theta, in natural units; None where it cannot be certified. Raises NumericalError.
 
-        before: that of the first rows at the same theta, by any engine: what of it can be used need not be computed.
+        before: the posterior of the first rows at the same theta, by any engine, from which this one may start.
         """
 
     @abc.abstractmethod
@@ -71,7 +69,7 @@ class Engine(abc.ABC):
     def evaluate_many(cls, engines: Sequence[Self], log_thetas: Array) -> Sequence[Evaluation | NumericalError | None]:
         """Each at its own log theta; a failure in its place.
 
-        Here in turn, with one BLAS thread: for engines of many short steps, which are mostly the interpreter's.
+        By default in turn, with one BLAS thread: for engines of many short steps.
         """
         result: list[Evaluation | NumericalError | None] = []
         with blas_threads(1):
@@ -148,7 +146,7 @@ class WeightedPosterior(Posterior, Protocol):
         ...
 
     def left_out(self) -> tuple[Array, Array]:
-        """How far each observation is from what the others say, and the variance of f there given them, (N,) each."""
+        """The error of each observation's prediction from all others, and the variance of f there, (N,) each."""
         ...
 
 
@@ -190,17 +188,16 @@ class Trend:
 
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
-#: What helps where sigma_eps is too small, whoever chose it; and where theta is nothing that data can be like.
+#: What helps where sigma_eps is too small, and where theta is out of range.
 MORE_NOISE = "give a theta with a larger sigma_eps, or train with a larger noise_floor"
 
 OUT_OF_RANGE = "that is out of range: give one closer to the scale of the data"
 
 
 class ThetaError(NumericalError):
-    """No answer at a theta, in natural units. what: that went wrong.  advice: what to do about it.
+    """No answer at a theta, in natural units. what: went wrong.  advice: what to do about it.
 
-    An engine knows neither the units of the data nor the inputs' names: `translate_theta_errors` adds them, where the
-    model is known, on the way to the user.
+    Engines do not know the units of the data nor the names of the inputs: `translate_theta_errors` adds them.
 
     >>> str(ThetaError("agent 0: no likelihood", np.array([1.0, 2.0, 0.1234567]), "use another"))
     'agent 0: no likelihood at theta = (l_1 = 1, sigma_f = 2, sigma_eps = 0.1235): use another'
@@ -226,7 +223,7 @@ def describe_theta(theta: Array, labels: Sequence[str] | None = None) -> str:
 
 
 def owner(agent: int | None) -> str:
-    """Whose data they are, for a message: an agent's, or, where they come from all agents, the fleet's."""
+    """Whose data they are, for a message."""
     return "the fleet" if agent is None else f"agent {agent}"
 
 
@@ -238,7 +235,7 @@ def out_of_range(agent: int | None, log_theta: Array) -> ThetaError:
 
 @contextmanager
 def translate_theta_errors(*, units: Array | None = None, names: Sequence[str] | None = None) -> Iterator[None]:
-    """Errors about theta from within, as the user would say it.
+    """Put theta in errors into the units of the data, with the user's names.
 
     units: of the model's hyperparameters, in those of the data, (P,).  names: what they are called.
 
@@ -258,21 +255,8 @@ def translate_theta_errors(*, units: Array | None = None, names: Sequence[str] |
 # ---- what posteriors share -------------------------------------------------------------------------------------------
 
 
-def mean_and_covariance(
-    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
-) -> tuple[Array, Array]:
-    """Mean (T,) and covariance (T, T) of f at the queries, given N observations y.
-
-    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
-    """
-    cross = cross_of(kernel, data, queries, h)
-    mean = weights @ cross
-    half = factor.half_solve_in_place(cross)
-    return mean, symmetric(kernel(queries, None, h) - half.T @ half)
-
-
 def symmetric(covariance: Array) -> Array:
-    """A covariance without what rounding has done to its symmetry, and to variances of zero.
+    """Undo what rounding did to the symmetry of a covariance, and to variances of zero.
 
     >>> symmetric(np.array([[1.0, 0.5], [0.3, -1e-17]])).tolist()
     [[1.0, 0.4], [0.4, 0.0]]
@@ -280,47 +264,6 @@ def symmetric(covariance: Array) -> Array:
     result = 0.5 * (covariance + covariance.T)
     np.fill_diagonal(result, np.maximum(np.diagonal(result), 0.0))
     return np.asarray(result)
-
-
-def slopes_given(
-    kernel: Kernel, h: Hyperparameters, data: Observations, factor: Cholesky, weights: Array, queries: Array
-) -> Slopes:
-    """At the queries (T, D), given N observations y.
-
-    factor: of C, the covariance of the observations.  weights: C^-1 y, (N,).
-    """
-    changes = slopes_of(kernel, data, queries, h)  # (D, N, T)
-    solved = factor.solve(cross_of(kernel, data, queries, h))
-    of_prior, bends = kernel.curvature(queries, h)
-    halves = np.stack([factor.half_solve(change) for change in changes])
-    return Slopes(
-        np.einsum("n,dnt->td", weights, changes),
-        of_prior - 2.0 * np.einsum("nt,dnt->td", solved, changes),
-        bends - np.einsum("ant,bnt->tab", halves, halves),
-    )
-
-
-def slopes_of_each(
-    kernel: Kernel,
-    h: Hyperparameters,
-    data: Observations,
-    rows: IntArray,
-    queries: Array,
-    failure: Callable[[IntArray], NumericalError],
-) -> tuple[Slopes, float]:
-    """At each query given its own rows (T, m) of the data, and the largest jitter.
-
-    failure: the error where the covariance of some rows cannot be factorized.
-    """
-    result, jitter, noise = [], 0.0, kernel.noise(data, h)
-    for near, query in zip(rows, queries, strict=True):
-        some = data.rows(near)
-        factor = factorize(covariance_of(kernel, some, h), noise[near])
-        if factor is None:
-            raise failure(near)
-        jitter = max(jitter, factor.jitter)
-        result.append(slopes_given(kernel, h, some, factor, factor.solve(some.values), query[None]))
-    return joined(result, queries.shape[1]), jitter
 
 
 def joined(parts: list[Slopes], dimension: int) -> Slopes:

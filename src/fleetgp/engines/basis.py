@@ -1,9 +1,9 @@
 """A short orthogonal basis of the squared exponential on a box: k(x, x') = sum_i phi_i(x) phi_i(x').
 
-On an interval the kernel exp(-h^2 (t - t')^2), h = half the interval's width over the length-scale, is to any
-accuracy a short expansion T(t) A T(t')' in Chebyshev polynomials. Per axis the kernel on the Chebyshev nodes of the box
-has few eigenvectors above rounding; products of them over the axes, the small ones dropped, make the basis. It depends
-on theta and the box alone, not on any data, so agents that know both have the same one.
+On an interval the kernel exp(-h^2 (t - t')^2), h = half the interval's width over the length-scale, is to any accuracy
+a short expansion T(t) A T(t')' in Chebyshev polynomials. Per axis the kernel on the Chebyshev nodes of the box has few
+eigenvectors above rounding; their products over the axes, without small ones, make the basis. It depends on theta and
+the box alone, so agents that know both have the same one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def nodes(count: int) -> Array:
 def polynomials(positions: Array, count: int) -> Array:
     """T_0 .. T_(count-1) at positions in [-1, 1], (count, N), by a recurrence for their differences.
 
-    T_k+1 - T_k = T_k - T_k-1 + 2 (t - 1) T_k keeps all digits near t = 1, and with the parity of T_k near t = -1, where
-    the usual recurrence for T_k itself loses k^2 units in the last place.
+    T_k+1 - T_k = T_k - T_k-1 + 2 (t - 1) T_k keeps all digits near t = 1, and by the parity of T_k near t = -1; the
+    usual recurrence for T_k loses k^2 units in the last place there.
 
     >>> t = -1 + 1e-4
     >>> bool(abs(polynomials(np.array([t]), 181)[180, 0] - np.cos(180 * np.arccos(np.longdouble(t)))) < 1e-14)
@@ -61,9 +61,9 @@ def coefficients(values: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def at_nodes(count: int, fine: int) -> Array:
-    """(fine, count): T_0 .. T_(count-1) on `fine` nodes, from the nodes' angles.
+    """(fine, count): T_0 .. T_(count-1) on `fine` nodes, from the nodes' exact angles.
 
-    A node is rounded, and T_k has a slope of up to k^2 there; its angle, in whole parts of the circle, is not.
+    T_k has slopes of up to k^2, which would amplify the rounding of a node.
     """
     turns = np.outer(2 * np.arange(fine) + 1, np.arange(count)) % (4 * fine)
     return np.asarray(np.cos(turns * (np.pi / (2 * fine))))
@@ -108,8 +108,8 @@ def expansion_error(count: int, h: float) -> float:
     """A bound on the sum of |coefficients| of what p = count nodes miss of exp(-h^2 (t - t')^2).
 
     The kernel is entire; on the ellipses with semi-axes b, b' in the imaginary direction (rho = b + sqrt(b^2 + 1))
-    it is at most exp(h^2 (b + b')^2), so its coefficients are at most 4 exp(h^2 (b + b')^2) rho^-j rho'^-k. What lies
-    beyond p in either direction is folded back by interpolation, hence twice the tail of both.
+    it is at most exp(h^2 (b + b')^2), so its coefficients are at most 4 exp(h^2 (b + b')^2) rho^-j rho'^-k.
+    Interpolation folds back what lies beyond p in either direction, hence twice the tail of both.
 
     >>> expansion_error(40, 2.0) < 1e-15 < expansion_error(20, 2.0)
     True
@@ -139,22 +139,21 @@ def degree_for(h: float, error: float) -> int:
 
 #: Pivots of a 1-D kernel (the first is 1) below this are rounding.
 ROUNDING = 4e-16
-#: The narrowest box, against the distance from the origin: inputs so close together differ by little but rounding.
-NARROWEST = 1e-12
-#: The narrowest box around the origin: squares of its inverse do not overflow.
-SMALLEST = 1e-150
+#: The narrowest box relative to the distance from the origin, as inputs closer together differ by rounding; and around
+#: the origin, so that squares of its inverse do not overflow.
+NARROWEST, SMALLEST = 1e-12, 1e-150
 
 
 @dataclass(frozen=True)
 class Box:
-    """The cuboid that holds some inputs: centre and half the width along each axis, which is never quite zero."""
+    """The cuboid that holds some inputs: centre and half the width along each axis, which is positive."""
 
     centre: Array
     half: Array
 
     @classmethod
     def around(cls, inputs: Array) -> Box:
-        """No position is beyond 1, whatever the centre is rounded to."""
+        """Positions are at most 1, however the centre is rounded."""
         low, high = inputs.min(axis=0), inputs.max(axis=0)
         centre = 0.5 * low + 0.5 * high
         half = np.maximum(high - centre, centre - low)
@@ -189,10 +188,8 @@ class Axis:
 
     @classmethod
     def of(cls, h: float, count: int) -> Axis:
-        """From `count` nodes: a pivoted Cholesky finds the rank, a small eigenproblem the order.
-
-        The rank is where the pivots reach rounding; the eigenproblem, of the size of the rank, sorts by what matters
-        on the interval. (An eigendecomposition of all nodes costs several times as much.)
+        """From `count` nodes: a pivoted Cholesky finds the rank, where pivots reach rounding; an eigenproblem of that
+        size, faster than one of all nodes, sorts the functions by their mean square on the interval.
         """
         t = nodes(count)
         matrix = np.exp(-((h * (t[:, None] - t)) ** 2))
@@ -229,7 +226,7 @@ class Axis:
 
 
 class Basis:
-    """Products of the axes' functions whose dropped rest is at most `drop` of k(x, x) on average over the box."""
+    """Products of the axes' functions, all but `drop` of k(x, x) on average over the box."""
 
     def __init__(self, h: Hyperparameters, box: Box, counts: tuple[int, ...], drop: float) -> None:
         self.signal = h.signal

@@ -20,8 +20,8 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations, Points
 
-#: Numbers of observations, as the search for neighbours has them.
-Near = NDArray[np.int32]
+#: Numbers of observations, also as the search for neighbours has them.
+RowNumbers = IntArray | NDArray[np.int32]
 #: Covariances between points that are held at a time, in doubles: 64 MB.
 BLOCK = 1 << 23
 
@@ -78,16 +78,14 @@ def _blocks(count: int, each: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, count, step))
 
 
-def cross_of_stacks(
-    kernel: Composite, points: Points, near: IntArray | Near, queries: Array, h: Hyperparameters
-) -> Array:
+def cross_of_stacks(kernel: Composite, points: Points, near: RowNumbers, queries: Array, h: Hyperparameters) -> Array:
     """Between observations near (T, n) and f at one query each, (T, D): (T, n)."""
     places, share = _filled_up(points, near)
     of_points = kernel.at(places, queries[:, None], h).matrix
     return np.asarray(np.einsum("tns,tns->tn", of_points.reshape(share.shape), share))
 
 
-def _filled_up(points: Points, near: IntArray | Near) -> tuple[Array, Array]:
+def _filled_up(points: Points, near: RowNumbers) -> tuple[Array, Array]:
     """The points of observations near (.., n), as many for each as for the largest, (.., n S, D); and what each counts,
     (.., n, S). What one lacks is its first point again, and counts for nothing.
     """
@@ -105,7 +103,7 @@ class MeanCovariance:
     near: (.., n) the numbers of the observations in each stack.
     """
 
-    def __init__(self, kernel: Composite, points: Points, near: IntArray | Near, h: Hyperparameters) -> None:
+    def __init__(self, kernel: Composite, points: Points, near: RowNumbers, h: Hyperparameters) -> None:
         places, self._share = _filled_up(points, near)
         self._of_points = kernel.at(places, None, h)
         pairs = self._of_points.matrix.reshape(*self._share.shape, *self._share.shape[-2:])

@@ -24,40 +24,38 @@ from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.registry import Registry
 
-#: Of an agent's data, a kernel, and the agent's number for messages, an engine; and whether it is one for them.
+#: Makes an engine from an agent's data, a kernel, and the agent's number for messages; whether it is one for them.
 Make = Callable[[Observations, Kernel, int | None], Engine]
 Applies = Callable[[Observations, Kernel], bool]
 #: What "auto" means with a kernel that every engine can have. The tests set another.
 AUTO = "auto"
 Result = TypeVar("Result")
 
-#: Below this many points the dense engine takes a millisecond or less, which no other undercuts: not worth asking.
+#: Below this many rows the dense engine takes at most a millisecond: no other is tried.
 FEW = 250
-#: Above this many points the dense engine takes a second and more for an evaluation: only those who ask for it get it.
+#: Above this many points the dense engine takes seconds for an evaluation: it is used only if it is asked for.
 MOST_DENSE = 1500
 #: The moments engine may take so many seconds where the Vecchia engine is faster, or twice as long as that.
 AFFORDABLE = 1.0
-#: The tolerance of likelihoods grows no further than for so many points.
+#: The tolerance of likelihoods grows up to this many rows.
 MANY = 20_000
-#: How far below its present logarithms theta may come and be sure of an engine that was settled on.
+#: An engine that was settled on must still answer if log theta falls by this much.
 ROOM = np.log(1.5)
-#: What counts as exact where the dense engine is not tried, relative to the likelihood: the Vecchia engine, which would
-#: answer instead, does not have ten digits.
+#: Exact enough, relative to the likelihood, where the Vecchia engine would answer instead: it has fewer digits.
 TEN_DIGITS = 1e-10
 
 
 def tolerance(size: int) -> float:
-    """The largest certified error of a likelihood that is taken for exact: 1e-6 nats, more for large agents.
+    """The largest certified error, in nats, of a likelihood that counts as exact: 1e-6, more for large agents.
 
-    Rounding grows with the points in the dense engine too. A limit that does not would send large agents, whose
-    hyperparameters wander while they train, from milliseconds to minutes for a digit that nobody needs: with
-    20,000 points it is 4e-4 of some ten thousand nats. It grows no further.
+    Rounding grows with the number of rows in the dense engine too, and a fixed limit would send large agents to slow
+    engines for a digit without meaning. With 20,000 rows it is 4e-4 of some ten thousand nats.
     """
     return 1e-6 * max(1.0, min(size, MANY) / 1000.0) ** 2
 
 
 class OtherEngine(str):
-    """The name of an engine, with how it is made. applies: see `register_engine`."""
+    """The name of an engine that was registered, with how it is made; see `register_engine`."""
 
     make: Make
     applies: Applies | None
@@ -96,19 +94,18 @@ def register_engine(name: str, make: Make, applies: Applies | None = None) -> No
 
 
 def other_engine(engine: str) -> OtherEngine | None:
-    """The engine of this name if it is none of ours."""
+    """The engine of this name if it was registered; None if it is built in."""
     return engine if isinstance(engine, OtherEngine) else ENGINES[engine]
 
 
 def may_be_another(engine: str) -> bool:
-    """Whether evaluations with this choice may come from an engine that is none of ours."""
-    if other_engine(engine) is not None:
-        return True
-    return engine == "auto" and any(other is not None and other.applies is not None for other in ENGINES.values())
+    """Whether evaluations with this choice may come from an engine that was registered."""
+    offered = any(other is not None and other.applies is not None for other in ENGINES.values())
+    return other_engine(engine) is not None or (engine == "auto" and offered)
 
 
 def check_engine(engine: str, kernel: Kernel) -> None:
-    """One clear error for an engine that there is not, or not with this kernel."""
+    """Raise an InputError for an unknown engine, or one that does not work with this kernel."""
     ENGINES.check(engine)
     if engine == "moments" and kernel.noise_model.differs:
         raise InputError('the moments engine needs one noise for all observations, and here it differs: use "auto"')
@@ -122,11 +119,11 @@ def check_engine(engine: str, kernel: Kernel) -> None:
 class Expert:
     """One agent's GP.
 
-    engine: "dense"; "vecchia", approximately, each observation given its n_neighbours nearest earlier ones; "moments",
-        wherever its certificate holds; "auto", the cheaper one of "dense" and "moments" at each theta. Where the last
-        two have no certificate it is "dense" up to 1,500 points, and "vecchia" beyond. Every evaluation and every
-        posterior says which it came from.
-    moments: False does without, for posteriors that know the weights of single observations.
+    engine: "dense"; "vecchia", an approximation, each observation given its n_neighbours nearest earlier ones;
+        "moments" wherever its certificate holds; "auto", the cheaper of "dense" and "moments" at each theta. Without a
+        certificate the last two use "dense" up to 1,500 points and "vecchia" beyond. Every evaluation and every
+        posterior names its engine.
+    moments: False for posteriors that need the weights of single observations.
     """
 
     def __init__(
@@ -177,13 +174,13 @@ class Expert:
 
     @property
     def silent(self) -> BoolArray:
-        """(P,) which hyperparameters say nothing about its data: noises of others."""
+        """(P,) the hyperparameters that do not matter for its data: noises of others."""
         result = np.zeros(self.kernel.count(self.dimension), dtype=bool)
         result[-self.kernel.noise_count :] = self.kernel.noise_model.absent(self.data)
         return result
 
     def part(self, rows: IntArray) -> Expert:
-        """The GP of some of the observations, with the same settings; few are approximated only if all would be."""
+        """The GP of some of the observations, with the same settings; approximated if that of all would be."""
         kernel, agent, engine, n_neighbours, moments = self._settings
         if self.large and self._moments is None:
             engine = "vecchia"
@@ -197,7 +194,7 @@ class Expert:
         return result
 
     def grow(self, data: Observations) -> None:
-        """All observations, of which the first are those that there are. The engines share the arrays."""
+        """Take all observations, of which the first are the present ones. The engines share the arrays."""
         if data.points is not None:
             self._moments = None
         for engine in (self._dense, self._vecchia, self._moments, self._other, *self._offers):
@@ -205,8 +202,8 @@ class Expert:
                 engine.grow(data)
 
     def settle(self, log_theta: Array) -> None:
-        """For all evaluations from now on, one engine where two could take turns as theta moves: their likelihoods
-        differ, and no minimizer gets across such a step. It is "moments" if that has room around log theta.
+        """Use one engine for all further evaluations where two could alternate as theta moves: a minimizer would stop
+        at the step between their likelihoods. It is "moments" if that has room around log theta.
         """
         self._vecchia.settle(log_theta)
         if self._engine == "auto" and self._moments is not None and self.large:
@@ -217,7 +214,7 @@ class Expert:
             self._settled = self._moments if result is not None and self.accepts(result) else self._vecchia
 
     def _affordable(self, theta: Array) -> bool:
-        """Whether being exact is worth its price where there are too many points for the dense engine."""
+        """Whether the moments engine is fast enough where the dense engine is too slow."""
         assert self._moments is not None
         return self._moments.cost(theta) <= max(AFFORDABLE, 2.0 * self._vecchia.cost(theta))
 
@@ -229,7 +226,7 @@ class Expert:
         return self._engine == "vecchia" or (self._engine != "dense" and len(self.data.places) > MOST_DENSE)
 
     def preferred(self, theta: Array) -> Sequence[Engine]:
-        """The engines to try, in this order; the last one always answers, unless it was settled. A function of the data
+        """The engines to try, in this order; unless one was settled on, the last always answers. A function of the data
         and theta alone.
         """
         if self._settled is not None:
@@ -249,7 +246,7 @@ class Expert:
         return sorted((self._moments, last), key=lambda engine: engine.cost(theta))
 
     def accepts(self, result: Evaluation | NumericalError) -> bool:
-        """Whether an evaluation is as good as exact. A failure is one with every engine."""
+        """Whether an evaluation is as good as exact. A failure is final: every engine would fail."""
         if isinstance(result, NumericalError):
             return True
         return result.error <= max(tolerance(self.size), TEN_DIGITS * abs(result.nll) if self.large else 0.0)
@@ -283,16 +280,16 @@ class Expert:
         return self._other or (self._vecchia if self.large else self._dense)
 
     def failure(self, theta: Array) -> NumericalError:
-        """Why there is no answer at theta; one without an engine that always answers says more."""
+        """Why there is no answer at theta."""
         return ThetaError(f"{owner(self.agent)}: no engine has an answer", theta, "give another one")
 
     def error_estimate(self, log_theta: Array) -> float:
-        """What the likelihood at log theta may be wrong by, where it came from the Vecchia engine; see there."""
+        """See `VecchiaEngine.error_estimate`."""
         return self._vecchia.error_estimate(log_theta)
 
 
 def _offers(data: Observations, kernel: Kernel, agent: int | None) -> list[Engine]:
-    """The engines of other packages that say that they are for these data and this kernel."""
+    """The registered engines that apply to these data and this kernel."""
     if data.points is not None:  # they may not know about points
         return []
     others = [other for other in ENGINES.values() if other is not None and other.applies is not None]
@@ -306,7 +303,7 @@ def evaluate(experts: Sequence[Expert], log_thetas: Array) -> list[Evaluation | 
     result: dict[int, Evaluation | NumericalError] = {}
     untried = {i: iter(expert.preferred(theta)) for i, (expert, theta) in enumerate(zip(experts, thetas, strict=True))}
     while untried:
-        # All whose turn it is with one engine go together: each engine knows best how to use the cores.
+        # All that try the same engine now go together: each engine knows best how to use the cores.
         turns: dict[type[Engine], dict[int, Engine]] = defaultdict(dict)
         for i, engines in untried.items():
             engine = next(engines, None)
@@ -327,9 +324,9 @@ def condition(
     use: Callable[[Posterior], Result],
     before: Sequence[Posterior | None] = (),
 ) -> list[Result]:
-    """What `use` makes of every expert's posterior at its own theta, on all cores.
+    """use(posterior) of every expert at its own theta, on all cores.
 
-    before: those of the first rows of some, at the same thetas.
+    before: posteriors of the first rows of some, at the same thetas.
     """
     result: dict[int, Result] = {}
 
@@ -342,9 +339,9 @@ def condition(
     return [result[i] for i in range(len(experts))]
 
 
-#: An observation counts as one that is so many deviations off, at most.
+#: Standard deviations beyond which an observation is weighed down to this distance.
 FARTHEST = 2.5
-#: Weights and what the others say, in turns.
+#: Turns of weights and predictions from the other observations.
 TURNS = 5
 #: The standard deviation of a normal distribution over the median of its size.
 NORMAL = 1.4826
@@ -353,17 +350,17 @@ SMALLEST, FEWEST = 0.01, 10
 
 
 def reweighed(expert: Expert, theta: Array) -> Expert:
-    """The GP of the same observations, with outliers weighed down, at theta (natural units). Raises NumericalError.
+    """Weigh outliers down, at theta (natural units): the GP of the same observations. Raises NumericalError.
 
-    Each observation is compared with what the others say of it, leave-one-out: e_n is how far it is off, v_n the
-    variance of f there given the others, and z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with the noise that it has if
-    it is none. If |z_n| is more than 2.5, its noise becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
+    Each observation is compared with its prediction from all others: e_n is the error, v_n the variance of f there, and
+    z_n = e_n / sqrt(v_n + s_n^2 + sigma_g^2), with its noise if it is no outlier. If |z_n| is more than 2.5, its noise
+    becomes s_n^2 + w_n sigma_g^2 with the w_n that makes it 2.5:
 
         w_n = 1 + ((z_n / 2.5)^2 - 1) (v_n + s_n^2 + sigma_g^2) / sigma_g^2
 
-    What the others say depends on their weights, so this goes in a few turns, from w = 1. Outliers may have made
-    sigma_g too large, which would hide them: where the median of |z| is smaller than that of a normal distribution, all
-    are judged by that. Weights are a function of the observations and of theta: nothing is sent.
+    Predictions depend on the others' weights, so this takes a few turns, from w = 1. Outliers may have made sigma_g too
+    large, which would hide them: where the median of |z| is smaller than a normal distribution's, z is scaled by it.
+    Weights are a function of the observations and of theta: nothing is sent.
     """
     if expert.data.points is not None:
         raise InputError("outliers cannot be weighed down among means over several points: only among single rows")
@@ -385,7 +382,7 @@ def reweighed(expert: Expert, theta: Array) -> Expert:
 
 
 def excess(z: Array, groups: IntArray) -> Array:
-    """(N,) (z / 2.5)^2 - 1, or 0, from how many deviations each observation is off. groups: whose noise it has.
+    """(N,) (z / 2.5)^2 - 1, or 0, of errors z in standard deviations. groups: (N,) the noise group of each.
 
     >>> excess(np.array([0.1, 2.0, -2.5, 5.0]), np.zeros(4, dtype=int)).tolist()
     [0.0, 0.0, 0.0, 3.0]
@@ -408,25 +405,23 @@ def _weights(expert: Expert) -> Array:
     return np.ones(expert.size) if weight is None else weight
 
 
-#: The largest certified error of a likelihood, in nats, that is taken for exact where there is no other engine to ask:
-#: no data can tell likelihoods apart that are as close. For many points more, as for any expert, and beyond so much for
-#: each point: rounding of their sums grows with them, as the likelihood does.
+#: The largest certified error of a likelihood, in nats, that counts as exact where there is no other engine; and per
+#: row, since the rounding of their sums grows with them, as the likelihood does.
 EXACT, EXACT_EACH = 1e-4, 1e-9
-#: What will do on the way to an optimum, in nats and relative to the likelihood.
+#: What is enough on the way to an optimum, in nats and relative to the likelihood.
 ON_THE_WAY, SIX_DIGITS = 0.03, 1e-6
-#: What is left to those who cannot have all data in moments.
+#: What to do without moments of all data: in general, and for a prediction alone.
 INSTEAD = "train with dec-fact-gp and predict with dec-summary"
-#: The same where only a prediction is asked for.
 PREDICT_INSTEAD = "predict with dec-summary, or give another theta"
 
 
 def has_moments(kernel: Kernel, engine: str) -> bool:
-    """Whether data with this kernel have moments that will do, and no other engine is asked for."""
+    """Whether data with this kernel have moments, and no other engine is chosen."""
     return kernel.has_moments and engine in ("auto", "moments")
 
 
 def refuse_rough(kernel: Kernel, engine: str) -> None:
-    """One clear error for a kernel that has no moments, or an engine that needs the data."""
+    """Raise an InputError for a kernel without moments, or an engine that needs the data."""
     if kernel.noise_model.differs:
         raise InputError(
             "dec-full-gp needs one noise for all observations, and here it differs (known deviations, noises of "
@@ -445,20 +440,20 @@ def refuse_rough(kernel: Kernel, engine: str) -> None:
 
 
 def not_certified(why: str, theta: Array, instead: str = PREDICT_INSTEAD) -> ThetaError:
-    """The error of a fleet whose data cannot be had in moments that are good enough at theta."""
+    """The error where the fleet's moments are not good enough at theta."""
     return ThetaError(f"dec-full-gp: {why}", theta, instead)
 
 
 def too_many(theta: Array) -> ThetaError:
-    """The error of a theta that needs more moments than there may be."""
+    """The error where theta needs more moments than can be sent."""
     return not_certified("the fleet's data have more moments than can be sent", theta)
 
 
 class FleetExpert(Expert):
-    """As an `Expert` of more points than the dense engine can have: what is not certified fails.
+    """The GP of the whole fleet by its moments. There is no other engine: what is not certified fails.
 
     failing: whether the last theta was not certified.
-    beyond: (D,) of all that were not because the grid is too small, the largest that they needed; zeros for none.
+    beyond: (D,) the largest grid that was needed and not there; zeros for none.
     """
 
     def __init__(self, moments: FleetMoments) -> None:
@@ -505,14 +500,14 @@ class FleetExpert(Expert):
         return sizes is not None and self.moments.covers(sizes)
 
     def accepts(self, result: Evaluation | NumericalError) -> bool:
-        """On the way less will do: a step that fails is worse for a minimizer than one that may be a little off."""
+        """Less is enough on the way: a failed step is worse for a minimizer than a slightly wrong one."""
         if isinstance(result, NumericalError):
             return True
         self.failing = not result.error <= max(ON_THE_WAY, SIX_DIGITS * abs(result.nll))
         return not self.failing
 
     def certain(self, log_theta: Array) -> bool:
-        """Whether the likelihood at theta is as good as exact: for where a training ends."""
+        """Whether the likelihood at theta is as good as exact, for the end of a training."""
         result = self.engine.evaluate(log_theta)
         return result is not None and result.error <= max(EXACT, tolerance(self.size), EXACT_EACH * self.size)
 

@@ -24,7 +24,7 @@ from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.graph import Topology
 from fleetgp.graph.topology import groups_of
 from fleetgp.io.file_dataset import FileDataset, FileSums, RowsElsewhere
-from fleetgp.io.survey import listener_of_passes, passes_told_to
+from fleetgp.io.survey import listener_of_passes, report_passes_to
 from fleetgp.kernels.expression import Kernels
 from fleetgp.linalg.threads import cores
 from fleetgp.model.observations import Observations
@@ -194,7 +194,7 @@ def train_group(
 
     data: of each output.
     """
-    with passes_told_to(Ticks(tell)):
+    with report_passes_to(Ticks(tell)):
         outputs = [_fetched(one) for one in data]
         if together:
             return train_together(method, outputs, network, kernels[0], options, lambda *report: tell(report))

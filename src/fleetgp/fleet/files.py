@@ -23,8 +23,8 @@ from fleetgp.fleet.shards import NoiseName
 from fleetgp.io.fields import table_of
 from fleetgp.io.file_dataset import FileDataset, FileReader
 from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_reading
-from fleetgp.io.survey import Scan, passes_told_to
-from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable, observations_of
+from fleetgp.io.survey import Scan, report_passes_to
+from fleetgp.io.tables import Missing, ObservationTable, observations_of
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.progress import Listener, listening
 from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
@@ -46,18 +46,17 @@ class ModelKeywords(TypedDict, total=False):
     address: str | None
 
 
-def rows_of_frame(
-    frame: Any, what: ColumnRoles, units: Mapping[str, str] | None, missing: Missing, fill: Any, reading: Reading
-) -> ObservationTable:
+def rows_of_frame(frame: Any, columns: Columns, units: Mapping[str, str] | None, missing: Missing) -> ObservationTable:
     """Read the rows of a data frame (pandas); see `Fleet.from_frame`."""
-    if not isinstance(what.target, str):
+    if not isinstance(columns.target, str):
         raise InputError(
-            f"target: expected the name of one column, got {shortened(what.target)}: for several see Outputs"
+            f"target: expected the name of one column, got {shortened(columns.target)}: for several see Outputs"
         )
-    what.check(missing)
-    check_names("units", list(units or ()), what.all)
-    table = Table(_frame_columns(frame, what.all), units=units or {})
-    return observations_of(table, "the data frame", what, missing=missing, fill=fill, reading=reading)
+    check_name("missing", missing, get_args(Missing))
+    columns.check()
+    check_names("units", list(units or ()), columns.all)
+    table = Table(_frame_columns(frame, columns.all), units=units or {})
+    return observations_of(table, "the data frame", columns, missing=missing)
 
 
 def rows_of_dataset(
@@ -69,13 +68,15 @@ def rows_of_dataset(
     missing: Missing,
     fill: Any,
     reading: Reading,
-) -> tuple[ObservationTable, ColumnRoles]:
+) -> tuple[ObservationTable, Columns]:
     """Read the cells of an xarray DataArray or Dataset, and return their columns; see `Fleet.from_dataset`."""
     data, name = _dataset(data, target)
-    what = ColumnRoles(_axes_of(data[name], reading.at) if inputs is None else inputs, name, agent, deviation)
-    what.check(missing)
-    table = table_of(data, what.all, what.targets, reading, "the dataset")
-    return observations_of(table, "the dataset", what, missing=missing, fill=fill, reading=reading), what
+    names = _axes_of(data[name], reading.at) if inputs is None else inputs
+    columns = Columns(names, name, agent, deviation, fill, reading)
+    check_name("missing", missing, get_args(Missing))
+    columns.check()
+    table = table_of(data, columns.all, columns.targets, reading, "the dataset")
+    return observations_of(table, "the dataset", columns, missing=missing), columns
 
 
 def split_rows(
@@ -178,7 +179,7 @@ def read_files(
     if backend == "ray":
         reader = _for_workers(reader)
     check_backend(backend, len(paths), workers, address)
-    with listening(progress) as listener, passes_told_to(listener):
+    with listening(progress) as listener, report_passes_to(listener):
         if backend == "in-process":
             data = FileDataset(reader, reader.survey(), limit)
         else:
@@ -224,8 +225,8 @@ def _columns(
         raise InputError(f"expected the names of columns as {what}, got {[*names, *others]}")
     if not names:
         raise InputError("inputs: expected the names of one column or more, got none")
-    values = () if fill is None else tuple(as_fills(fill))
-    return Columns(names, target, agent, values, fill is None or len(values) > 0, checked_reading(reading), deviation)
+    values = None if fill is None else tuple(as_fills(fill))
+    return Columns(names, target, agent, deviation, values, checked_reading(reading))
 
 
 def matching_files(given: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName, check_mean
-from fleetgp.data.dataset import Dataset, InMemory
+from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
@@ -20,20 +19,11 @@ from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordina
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.errors import FleetGPWarning, InputError, shortened, warn
+from fleetgp.errors import InputError, shortened, warn
 from fleetgp.files import ResumableCache
 from fleetgp.fleet.backends import Backend, BackendName, chosen_backend
 from fleetgp.fleet.conditioned import ConditionedFleet
-from fleetgp.fleet.cross_validation import (
-    CrossValidation,
-    Fold,
-    Hidden,
-    Split,
-    by_name,
-    deal,
-    run_folds,
-    training_for_folds,
-)
+from fleetgp.fleet.cross_validation import CrossValidation, Split, cross_validate
 from fleetgp.fleet.files import (
     MEMORY,
     ROWS,
@@ -62,14 +52,13 @@ from fleetgp.fleet.shards import (
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.fleet.training import of_sample, reported, training_options
 from fleetgp.graph import as_topology
-from fleetgp.graph.topology import relayed
 from fleetgp.io.file_dataset import FileDataset
-from fleetgp.io.formats import Reading
-from fleetgp.io.tables import ColumnRoles, Missing, ObservationTable
+from fleetgp.io.formats import Columns, Reading
+from fleetgp.io.tables import Missing, ObservationTable
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
-from fleetgp.metrics import LEVEL, Scores, half_width
+from fleetgp.metrics import LEVEL, Scores
 from fleetgp.network import InProcess
 from fleetgp.options import (
     CalibrateKeywords,
@@ -330,8 +319,8 @@ class Fleet:
         (('Ada', 'Bo'), {'day': 'days since 1970-01-01'}, 1)
         """
         given = given_in(model, ModelKeywords, "from_frame")
-        columns = ColumnRoles(inputs, target, agent, deviation)
-        rows = rows_of_frame(frame, columns, units, missing, fill, Reading(time_unit=time_unit))
+        columns = Columns(inputs, target, agent, deviation, fill, Reading(time_unit=time_unit))
+        rows = rows_of_frame(frame, columns, units, missing)
         names, shards = split_rows(rows, columns.inputs, agents, by, axis, seed)
         return cls._labelled(shards, rows, names, columns.inputs, target, graph, seed, given)
 
@@ -1155,71 +1144,18 @@ class Fleet:
         True
         """
         refuse_queries(self.private, "cross_validate", "Use `calibrate`, which reports coverage")
-        name = predictor_of(method).name
-        half_width(level)
-        chosen = self.seed if seed is None else seed
-        check_whole("seed", chosen, least=0)
         given = given_in(options, FoldKeywords, "cross_validate")
-        if kept is not None and not isinstance(kept, ResumableCache):
-            raise InputError(
-                f"kept: expected a ResumableCache, as fleetgp.files.ResumableCache(folder, {{}}), got {shortened(kept)}"
-            )
         self._backend.check_here("cross_validate")
-        training = training_for_folds(train, self.last_fit, self.names)
-        if training is None and self.theta is None:
-            raise InputError("cross_validate: the fleet has no hyperparameters yet: give train=True, or train it first")
-        data = InMemory(self.data.load())
-        fold_of, count = deal(data, split, folds, cells, chosen, self.coordinates.longitude)
-
-        def fold(number: int) -> Fold:
-            return self._fold(data, fold_of, number, name, training, given)
-
-        results = run_folds(fold, count, split, progress, kept)
-        truths = [own.values for own in data]
-        return CrossValidation.of(split, name, results, fold_of, truths, level, self.labels)
-
-    def _fold(
-        self,
-        data: InMemory,
-        fold_of: Sequence[IntArray],
-        number: int,
-        method: str,
-        training: Mapping[str, Any] | None,
-        options: Mapping[str, Any],
-    ) -> Fold:
-        """Predict a fold of the rows by a fleet that has all others. training: None for the present theta."""
-        groups = own_groups(self.noise, self.agents, self.noise_model)
-        noises = [self.noise_model.groups[group] for group in groups] if self.noise_model.groups else []
-        hidden = Hidden.of(data, fold_of, number, noises)
-        kernel: Any = self.kernel.name if training is None else [one.name for one in self.kernels]
-        settings = self.settings | {"kernel": kernel, "noise": hidden.noise}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FleetGPWarning)  # about the data: given when the fleet was made
-            rest = type(self)(hidden.shards, relayed(self.graph, hidden.members), **settings)
-        status, rounds, sent = "given", 0, 0
-        if training is None:
-            assert self.theta is not None, "checked by the caller"
-            rest.theta = np.array(by_name(self.theta, self.names, rest.names))
-        else:
-            options_of_fold = dict(training)
-            if "theta0" not in training and self.theta is not None and len(rest.kernels) == 1:
-                options_of_fold["theta0"] = by_name(self.theta, self.names, rest.names)
-            fit = rest.train(**options_of_fold)
-            if fit.status == "diverged":
-                raise InputError(
-                    f"cross_validate: {fit.method} diverged without the rows of a fold: train in another way"
-                )
-            status, rounds, sent = fit.status, fit.ledger.rounds, fit.ledger.bytes
-        queries = np.concatenate([own.inputs for own in hidden.rows])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FleetGPWarning)  # about gaps: the result counts them
-            answer = rest.predict(queries, method, observed=True, **options)
-        assert rest.theta is not None, "it was trained, or given"
-        return hidden.fold(
-            answer,
-            trivial=trivial_of(rest.data),
-            theta=dict(zip(rest.names, rest.theta.tolist(), strict=True)),
-            training=status,
-            rounds=rounds + answer.ledger.rounds,
-            bytes=sent + answer.ledger.bytes,
+        return cross_validate(
+            self,
+            predictor_of(method).name,
+            given,
+            folds=folds,
+            split=split,
+            train=train,
+            cells=cells,
+            level=level,
+            seed=self.seed if seed is None else seed,
+            progress=progress,
+            kept=kept,
         )

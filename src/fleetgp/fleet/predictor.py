@@ -32,7 +32,8 @@ from fleetgp.prediction.conditioned import Conditioned, model_units
 from fleetgp.prediction.methods import PreviousState, SharedState
 from fleetgp.prediction.registry import prediction_method
 from fleetgp.prediction.results import Gradient, Joint, joined
-from fleetgp.training.outer_loops import agree_on_correction, reweighed_experts, trend_of
+from fleetgp.training.objective import reweighed_experts
+from fleetgp.training.outer_loops import agree_on_correction, trend_of
 from fleetgp.training.reporting import about_coordinates
 
 

@@ -14,7 +14,7 @@ from fleetgp.engines.base import translate_theta_errors
 from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.shards import check_starts
 from fleetgp.fleet.snapshot import held_by
-from fleetgp.io.survey import passes_told_to
+from fleetgp.io.survey import report_passes_to
 from fleetgp.kernels.expression import Kernels
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
@@ -71,7 +71,7 @@ def reported(
 
     names: of the hyperparameters, for errors.
     """
-    with listening(progress) as listener, passes_told_to(listener):
+    with listening(progress) as listener, report_passes_to(listener):
         reporter = TrainingProgress(method, options, listener)
         try:
             reporter.begun()

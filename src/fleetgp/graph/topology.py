@@ -246,10 +246,10 @@ def groups_of(graph: Graph, count: int) -> list[list[int]]:
     close = reverse_cuthill_mckee(graph.sparse_adjacency.tocsr(), symmetric_mode=True)
     cuts = [_in_parts(order, count) for order in (by_id, close)]
     if graph.agents > LARGE:
-        cuts = [min(cuts, key=lambda group: _cut(graph, group))]
+        cuts = [min(cuts, key=lambda group: cut(graph, group))]
     for group in cuts:
         _refine(graph, group, count)
-    best = min(cuts, key=lambda group: _cut(graph, group))
+    best = min(cuts, key=lambda group: cut(graph, group))
     return sorted(np.flatnonzero(best == k).tolist() for k in range(count))
 
 
@@ -260,21 +260,14 @@ def _in_parts(order: IntArray, count: int) -> IntArray:
     return group
 
 
-def cut(graph: Graph, groups: list[list[int]]) -> int:
-    """How many edges have their ends in different groups.
+def cut(graph: Graph, group: IntArray) -> int:
+    """How many edges have their ends in different groups. group: (M,) of each agent.
 
-    >>> cut(Graph.cycle(6), [[0, 1, 2], [3, 4, 5]])
+    >>> cut(Graph.cycle(6), np.array([0, 0, 0, 1, 1, 1]))
     2
     """
-    group = np.empty(graph.agents, dtype=np.int64)
-    for k, members in enumerate(groups):
-        group[members] = k
-    return _cut(graph, group)
-
-
-def _cut(graph: Graph, group: IntArray) -> int:
-    receivers, senders = graph.directed.T
-    return int((group[receivers] != group[senders]).sum()) // 2
+    first, second = group[graph.edges].T
+    return int((first != second).sum())
 
 
 def _refine(graph: Graph, group: IntArray, count: int) -> None:

@@ -181,10 +181,10 @@ def _fetch(
         except FleetGPError:
             raise
         except urllib.error.HTTPError as error:
-            said = _server_message(error)
+            message = _server_message(error)
             if error.code < 500 and error.code not in (408, 429):
-                raise InputError(f"{server} refused the request ({error.code}): {said}") from error
-            reason = f"it answered {error.code}: {said}"
+                raise InputError(f"{server} refused the request ({error.code}): {message}") from error
+            reason = f"it answered {error.code}: {message}"
         except urllib.error.URLError as error:
             reason = str(error.reason)
         except (OSError, http.client.HTTPException, ValueError) as error:  # timeouts and broken answers
@@ -194,7 +194,7 @@ def _fetch(
     raise NetworkError(
         f"{server} did not deliver band {place[0] + 1} of {place[1]} in {ATTEMPTS} attempts: {reason}. "
         f"Is there a network, and is this the right server? {place[0]} finished bands are kept; "
-        "the same call goes on from there"
+        "the same call continues from there"
     )
 
 

@@ -323,8 +323,9 @@ def _opened_netcdf(path: str | Path) -> Any:
     file = as_path(path, "path")
     if not file.is_file():
         raise InputError(f"{path}: there is no such file")
+    xr = xarray()
     try:
-        return xarray().open_dataset(file)  # scale, offset and fill values are applied
+        return xr.open_dataset(file)  # scale, offset and fill values are applied
     except (OSError, ValueError) as error:
         why = "it is none" if isinstance(error, ValueError) else error
         raise InputError(f"{path}: it cannot be read as NetCDF: {why}") from error
@@ -360,7 +361,7 @@ TIME = "time"
 def field_chunks(file: Path, columns: Columns, rows: int) -> Iterator[Table]:
     """Yield blocks of the cells that `parts_of` reads from a file."""
     with opened(file) as data:
-        yield from parts_of(data, columns.all, [columns.target], columns.reading, file, rows, repeated=(TIME,))
+        yield from parts_of(data, columns.all, columns.targets, columns.reading, file, rows, repeated=(TIME,))
 
 
 def read_field(file: Path, names: Sequence[str], targets: Sequence[str], reading: Reading) -> Table:

@@ -21,6 +21,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fleetgp.arrays import Array
+from fleetgp.data.suspicions import is_any_of
 from fleetgp.data.times import TimeUnit, are_dates_as_text, are_times, check_time_unit, numbers_of_times, units_of_times
 from fleetgp.declarations import (
     FLAG,
@@ -36,7 +37,7 @@ from fleetgp.declarations import (
 )
 from fleetgp.errors import InputError, shortened
 from fleetgp.model.observations import Observations
-from fleetgp.validation import as_flag, as_numbers, as_path, is_nothing
+from fleetgp.validation import as_fills, as_flag, as_names, as_numbers, as_path, is_nothing
 
 #: The kinds of files that are read, by their endings: tables, and fields.
 TABLES, FIELDS = (".csv", ".parquet", ".npz"), (".nc", ".zarr")
@@ -330,32 +331,69 @@ def _npz(file: Path, text: Which | None, how: Reading) -> Table:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to read. deviation: of the target's known standard deviations.
+    """The columns to read, by name, and how. target: one name, or several.
 
-    fill: values that stand for nothing.  judged: whether values that look like such are refused.
+    deviation: the column of the target's known standard deviations.  fill: values that stand for nothing; None where
+        nobody has said so, and values that look like such are refused.
     """
 
-    inputs: tuple[str, ...]
-    target: str
+    inputs: Sequence[str]
+    target: str | Sequence[str]
     agent: str | None = None
-    fill: tuple[float, ...] = ()
-    judged: bool = True
-    reading: Reading = field(default_factory=Reading)
     deviation: str | None = None
+    fill: Sequence[float] | None = None
+    reading: Reading = field(default_factory=Reading)
+
+    def check(self) -> None:
+        """Refuse wrong names before anything is read."""
+        if not as_names(self.inputs, "inputs"):
+            raise InputError("inputs: expected the names of one column or more, got none")
+        for name, column in (("agent", self.agent), ("deviation", self.deviation)):
+            if column is not None and (not isinstance(column, str) or not column):
+                raise InputError(f"{name}: expected the name of a column, got {shortened(column)}")
+        if self.deviation is not None and len(self.targets) > 1:
+            raise InputError("deviation: expected one target with it, got several: leave one out")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,) if isinstance(self.target, str) else as_names(self.target, "target")
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that every row must have."""
+        return *self.inputs, *([self.deviation] if self.deviation else [])
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The target is the last."""
-        return *self.inputs, *([self.deviation] if self.deviation else []), self.target
-
-    def observations(self, rows: Array) -> Observations:
-        """Rows of these numbers, (n, ..)."""
-        width = len(self.inputs)
-        return Observations(rows[:, :width], rows[:, -1], rows[:, width] if self.deviation else None)
+        """The columns of numbers, the targets last."""
+        return *self.needed, *self.targets
 
     @property
     def all(self) -> tuple[str, ...]:
         return *self.numbers, *([self.agent] if self.agent else [])
+
+    @property
+    def judged(self) -> bool:
+        """Whether values that look as if they stood for nothing are refused."""
+        return self.fill is None or len(self.fill) > 0
+
+    def numbers_of(self, table: Table, where: object, before: int = 0) -> tuple[Array, dict[str, str]]:
+        """Return `numbers` (n, ..), NaN where a value is missing, and the units of the inputs that are times.
+
+        before: how many rows of the file come before these.
+        """
+        inputs = {name: input_numbers(table.columns[name], name, where, self.reading, before) for name in self.inputs}
+        rest = self.numbers[len(inputs) :]
+        others = [numeric(table.columns[name], name, where, self.reading, before) for name in rest]
+        numbers = np.column_stack([*(values for values, _ in inputs.values()), *others])
+        if self.fill is not None:
+            numbers[is_any_of(numbers, as_fills(self.fill))] = np.nan
+        return numbers, {name: unit for name, (_, unit) in inputs.items() if unit}
+
+    def observations(self, rows: Array) -> Observations:
+        """Rows of `numbers` with one target as observations."""
+        width = len(self.inputs)
+        return Observations(rows[:, :width], rows[:, -1], rows[:, width] if self.deviation else None)
 
 
 #: What begins like a date, in the order of whatever country.

@@ -21,7 +21,7 @@ import numpy as np
 from fleetgp.arrays import Array, IntArray, Keys
 from fleetgp.data.dataset import FIRST
 from fleetgp.data.partition import is_present
-from fleetgp.data.suspicions import Copies, Sample, Tally, is_any_of, row_keys
+from fleetgp.data.suspicions import Copies, Sample, Tally, row_keys
 from fleetgp.errors import InputError
 from fleetgp.io.fields import field_chunks
 from fleetgp.io.formats import (
@@ -34,8 +34,6 @@ from fleetgp.io.formats import (
     csv_errors,
     csv_names,
     csv_options,
-    input_numbers,
-    numeric,
     pandas_for,
 )
 from fleetgp.io.tables import check_deviation_column, label_text, missing_rows
@@ -84,15 +82,10 @@ def chunks(file: Path, columns: Columns, rows: int) -> Iterator[Chunk]:
         except (OSError, ValueError, KeyError, IndexError, EOFError, RuntimeError, NotImplementedError) as error:
             kind = file.suffix[1:].upper()
             raise InputError(f"{file}: it cannot be read as {kind}: {str(error).strip():.300}{_after(read)}") from error
-        inputs = [input_numbers(part.columns[name], name, file, columns.reading, read) for name in columns.inputs]
-        others = columns.numbers[len(inputs) :]
-        observed = [numeric(part.columns[name], name, file, columns.reading, read) for name in others]
-        numbers = np.column_stack([*(own for own, _ in inputs), *observed])
-        numbers[is_any_of(numbers, columns.fill)] = np.nan
+        numbers, times = columns.numbers_of(part, file, read)
         if columns.deviation is not None:
-            check_deviation_column(file, columns.deviation, numbers[:, len(inputs)])
+            check_deviation_column(file, columns.deviation, numbers[:, len(columns.inputs)])
         labels = part.columns[columns.agent] if columns.agent else None
-        times = {name: unit for name, (_, unit) in zip(columns.inputs, inputs, strict=True) if unit}
         units = {**part.units, **times}
         listed = tuple(units.get(name, "") for name in columns.numbers) if units else ()
         yield Chunk(numbers, labels, read, part.empty, listed, part.notes)
@@ -344,7 +337,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("the listener of passes over
 
 
 @contextmanager
-def passes_told_to(listener: Listener | None) -> Iterator[None]:
+def report_passes_to(listener: Listener | None) -> Iterator[None]:
     """Send the progress of passes that this thread begins meanwhile to a listener."""
     before = _LISTENER.set(listener)
     try:

@@ -15,26 +15,25 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import is_present, warn_of_blanks
-from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.errors import GraphError, InputError, check_name, shortened
+from fleetgp.data.suspicions import refuse_suspicious
+from fleetgp.errors import GraphError, InputError, check_name
 from fleetgp.files import whole
 from fleetgp.graph import Graph
 from fleetgp.io.fields import read_field
 from fleetgp.io.formats import (
     FIELDS,
     TABLES,
+    Columns,
     Reading,
     Table,
     Which,
     check_file,
     check_names,
     checked_reading,
-    input_numbers,
-    numeric,
     pandas_for,
     read_table,
 )
-from fleetgp.validation import as_fills, as_names, as_path
+from fleetgp.validation import as_path
 
 #: What to do with rows that have missing values.
 Missing = Literal["refuse", "drop"]
@@ -102,66 +101,20 @@ def read_observations(
     >>> found.inputs.tolist(), found.observations.tolist(), found.labels
     ([[0.0, 1.0], [1.0, 1.0]], [15.5, 15.7], ('ada', 'bo'))
     """
-    what = ColumnRoles(inputs, target, agent, deviation)
-    what.check(missing)
-    table = read_columns(path, what.all, text=lambda name: name == agent, reading=reading, targets=what.targets)
-    return observations_of(table, path, what, missing=missing, fill=fill, reading=reading, of_agent=of_agent)
-
-
-@dataclass(frozen=True)
-class ColumnRoles:
-    """Which columns are what; see `read_observations`."""
-
-    inputs: Sequence[str]
-    target: str | Sequence[str]
-    agent: str | None = None
-    deviation: str | None = None
-
-    def check(self, missing: str) -> None:
-        """Refuse wrong names before anything is read."""
-        check_name("missing", missing, get_args(Missing))
-        if not as_names(self.inputs, "inputs"):
-            raise InputError("inputs: expected the names of one column or more, got none")
-        for name, column in (("agent", self.agent), ("deviation", self.deviation)):
-            if column is not None and (not isinstance(column, str) or not column):
-                raise InputError(f"{name}: expected the name of a column, got {shortened(column)}")
-        if self.deviation is not None and len(self.targets) > 1:
-            raise InputError("deviation: expected one target with it, got several: leave one out")
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.target,) if isinstance(self.target, str) else as_names(self.target, "target")
-
-    @property
-    def needed(self) -> list[str]:
-        """The columns that every row must have."""
-        return [*self.inputs, *([self.deviation] if self.deviation else [])]
-
-    @property
-    def all(self) -> list[str]:
-        return [*self.needed, *self.targets, *([self.agent] if self.agent else [])]
+    columns = Columns(inputs, target, agent, deviation, fill, checked_reading(reading))
+    check_name("missing", missing, get_args(Missing))
+    columns.check()
+    table = read_columns(path, columns.all, text=lambda name: name == agent, reading=reading, targets=columns.targets)
+    return observations_of(table, path, columns, missing=missing, of_agent=of_agent)
 
 
 def observations_of(
-    table: Table,
-    where: object,
-    what: ColumnRoles,
-    *,
-    missing: Missing,
-    fill: Sequence[float] | None = None,
-    reading: Reading | None = None,
-    of_agent: bool = False,
+    table: Table, where: object, columns: Columns, *, missing: Missing, of_agent: bool = False
 ) -> ObservationTable:
     """Return the usable rows of a table. where: for errors; the rest as in `read_observations`."""
-    agent, width, named = what.agent, len(what.needed), [*what.needed, *what.targets]
-    settable = reading is None or reading.settable
-    inputs = [input_numbers(table.columns[name], name, where, reading) for name in what.inputs]
-    others = [numeric(table.columns[name], name, where, reading) for name in named[len(inputs) :]]
-    numbers = np.column_stack([*(own for own, _ in inputs), *others])
-    if fill is not None:
-        numbers[is_any_of(numbers, as_fills(fill))] = np.nan
-    judged = fill is None or len(fill) > 0
-    refuse_suspicious(numbers, named, str(where), fills=judged, of_agent=of_agent)
+    agent, width, named = columns.agent, len(columns.needed), list(columns.numbers)
+    numbers, times = columns.numbers_of(table, where)
+    refuse_suspicious(numbers, named, str(where), fills=columns.judged, of_agent=of_agent)
     known = np.isfinite(numbers)
     sound: BoolArray = np.asarray(known[:, :width].all(axis=1) & known[:, width:].any(axis=1))
     labels: tuple[str, ...] | None = None
@@ -172,7 +125,7 @@ def observations_of(
         warn_of_blanks(table.columns[agent])
     bad = np.flatnonzero(~(sound & known.all(axis=1)))
     if bad.size and missing == "refuse":
-        raise missing_rows(where, bad.size, len(sound), int(bad[0]), settable=settable)
+        raise missing_rows(where, bad.size, len(sound), int(bad[0]), settable=columns.reading.settable)
     if not sound.any() or not known[sound].any(axis=0).all():
         raise InputError(f"{where}: no row with values in all of {named}")
     if agent is not None and labels is not None:
@@ -181,12 +134,15 @@ def observations_of(
         if empty:
             raise InputError(f"{where}: agent {empty[0]!r} has no row with values in all of {named}")
     result = np.where(known, numbers, np.nan)[sound]
-    observations = result[:, -1] if isinstance(what.target, str) else result[:, width:]
-    own = None if what.deviation is None else check_deviation_column(where, what.deviation, result[:, len(inputs)])
-    times = {name: unit for name, (_, unit) in zip(what.inputs, inputs, strict=True) if unit}
+    inputs, observations = result[:, : len(columns.inputs)], result[:, width:]
+    if isinstance(columns.target, str):
+        observations = observations[:, -1]
+    own = None
+    if columns.deviation is not None:
+        own = check_deviation_column(where, columns.deviation, result[:, len(columns.inputs)])
     units = {name: unit for name, unit in {**table.units, **times}.items() if unit and name in named}
     rest = labels, int((~sound).sum()), table.notes + _left(result, named), own, units
-    return ObservationTable(result[:, : len(inputs)], observations, *rest)
+    return ObservationTable(inputs, observations, *rest)
 
 
 def _left(result: Array, named: Sequence[str]) -> tuple[str, ...]:

@@ -1,11 +1,10 @@
 """Sums of products of leaves: k(x, x') = sum_t sigma_t^2 prod_j phi_j(x, x'), j over the leaves of term t.
 
-A leaf is a function of some of the inputs, with hyperparameters p of its own. It is the rule for points (.., N, D) and
-(.., N', D), which may come in stacks: its value, and the derivatives of that by the logarithms of p. Stationary ones
-have phi(x, x) = 1. A leaf may stand in several terms: (a + b) * c is a c + b c with one c.
+A leaf is a function of some of the inputs, with hyperparameters p of its own. It gives its values between points
+(.., N, D) and (.., N', D), also in stacks, and their derivatives by the logarithms of p. Stationary ones have
+phi(x, x) = 1. A leaf may be in several terms: (a + b) * c is a c + b c with one c.
 
-theta: the hyperparameters of the leaves, in the order in which they were written, then sigma_f of every term, then
-those of the noise.
+theta: the hyperparameters of the leaves in the order of the expression, then sigma_f of every term, then the noise's.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Leaf(abc.ABC):
 
     @abc.abstractmethod
     def names(self, inputs: Sequence[str]) -> tuple[str, ...]:
-        """Of its hyperparameters. inputs: what all inputs are called."""
+        """Of its hyperparameters. inputs: the names of all inputs."""
 
     @abc.abstractmethod
     def units(self) -> tuple[int, ...]:
@@ -51,7 +50,7 @@ class Leaf(abc.ABC):
 
     @abc.abstractmethod
     def at(self, left: Array, right: Array, p: Array) -> tuple[Array, Derivatives]:
-        """phi, (.., N, N'), and d phi / d log p, one after the other, when they are asked for."""
+        """phi, (.., N, N'), and an iterator over d phi / d log p."""
 
     def diagonal(self, points: Array, p: Array) -> Array:
         """phi(x, x), (.., N)."""
@@ -76,11 +75,11 @@ class Leaf(abc.ABC):
 
     @abc.abstractmethod
     def near(self) -> dict[int, int]:
-        """For each input whose differences tell who is near, which of p they are to be divided by."""
+        """For each input whose differences decide which points are near, the position in p of its length-scale."""
 
     @abc.abstractmethod
     def start(self, reach: Array, span: float) -> list[float]:
-        """p where a training may start, for data that reach so far, (D,). span: a length-scale as a share of it."""
+        """p where a training may start. reach: (D,) of the inputs.  span: a length-scale as a share of it."""
 
 
 def _difference(left: Array, right: Array, axis: int) -> Array:
@@ -89,9 +88,9 @@ def _difference(left: Array, right: Array, axis: int) -> Array:
 
 @dataclass(frozen=True)
 class Scaled(Leaf):
-    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2. alike: with one length-scale for all inputs.
+    """A profile of s = sum_d (x_d - x'_d)^2 / l_d^2.
 
-    named: of those that are alike the inputs that a user knows, where more make one place; none for all of them.
+    alike: with one length-scale for all inputs.  named: of these the ones that the user knows; none for all.
     """
 
     profile: str
@@ -295,7 +294,7 @@ def leaf_names() -> tuple[str, ...]:
     return (*KERNELS, "rq", *OTHERS, *(f"{ALIKE}{name}" for name in (*KERNELS, "rq")))
 
 
-#: A leaf that stands where one did before starts with length-scales as much shorter: two alike would stay so.
+#: A second leaf of the same inputs starts with shorter length-scales, since two equal ones would stay equal.
 SHORTER = 3.0
 
 
@@ -321,7 +320,7 @@ class Composite(Kernel):
         theta, last = h.theta, self._ends[-1]
         return [theta[self._own(j)] for j in range(len(self.leaves))], theta[last : last + len(self.terms)] ** 2
 
-    # ---- what it tells of its hyperparameters ------------------------------------------------------------
+    # ---- hyperparameters ---------------------------------------------------------------------------------
 
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
 
@@ -345,7 +344,7 @@ class Composite(Kernel):
         return np.array([*own, *(OBSERVED,) * (len(self.terms) + self.noise_count)])
 
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
-        """From the first leaf that says something about an input."""
+        """From the first leaf that has a length-scale for an input."""
         result, places = np.full(dimension, np.inf), np.full(dimension, -1)
         for j, one in enumerate(self.leaves):
             for axis, k in one.near().items():
@@ -364,7 +363,7 @@ class Composite(Kernel):
         return np.array([*own, *(share / self._wide(term, reach) for term in self.terms)])
 
     def _wide(self, term: tuple[int, ...], reach: Array) -> float:
-        """How large the leaves of a term are, where they grow with the inputs."""
+        """The size of the linear leaves of a term over the data."""
         lines = [self.leaves[j] for j in term if isinstance(self.leaves[j], Linear)]
         return math.prod(math.sqrt(float((reach[list(one.axes)] ** 2).sum())) for one in lines)
 

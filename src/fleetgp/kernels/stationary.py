@@ -1,4 +1,4 @@
-"""Covariance functions: what every kernel tells, the paper's separable squared exponential, and the Matern family.
+"""Covariance functions: the interface, the paper's separable squared exponential, and the Matern family.
 
 A stationary kernel states one scalar rule, its profile phi(s) and slope -phi'(s) of the scaled squared distance
 s = sum_d (x_d - x'_d)^2 / l_d^2; the base turns it into matrices and log-gradients. `composite` has sums and products.
@@ -25,20 +25,19 @@ Profile = Callable[[Array], Array]
 
 #: Distances that become covariances at a time: 256 kB stay in a core's cache, and threads seldom meet at the lock.
 CHUNK = 1 << 15
-#: Below this part of the largest |a|^2 + |b|^2 a squared distance from their difference has lost half its digits: it is
-#: computed again, from the coordinates. So many pairs at a time.
-CANCELLED = 1e-8
-PAIRS = 1 << 16
-#: Chunks, of 80 to 160 us each, that are worth waking up other threads for.
+#: Below this part of the largest |a|^2 + |b|^2 a squared distance has lost half its digits to cancellation: it is
+#: recomputed from the coordinates, so many pairs at a time.
+CANCELLED, PAIRS = 1e-8, 1 << 16
+#: With fewer chunks, of 80 to 160 us each, other threads are not worth waking.
 WORTH_SPREADING = 16
 
 
 def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
     """s_ij between rows that are already divided by the length-scales; (N, D), (N', D) -> (N, N').
 
-    One matrix product; the rows are centred first, since |a|^2 + |b|^2 - 2ab loses digits far from the
-    origin. Pairs that are close to each other are computed from their differences: equal rows have distance zero, and
-    so in every matrix that they stand in. With `right` the result is Fortran-ordered: LAPACK can solve in its place.
+    One matrix product of centred rows, since |a|^2 + |b|^2 - 2ab loses digits far from the origin. Close pairs are
+    computed from their differences, so that equal rows have distance zero. With `right` the result is Fortran-ordered,
+    so that LAPACK can solve in place.
     """
     centre = left.mean(axis=0) if len(left) else 0.0
     a = left - centre
@@ -59,7 +58,7 @@ def scaled_squared_distance(left: Array, right: Array | None = None) -> Array:
     return s.T if right is not None else s
 
 
-#: In `Kernel.units`: a hyperparameter in units of the observations, and one without units.
+#: In `Kernel.units`: hyperparameters in units of the observations, and without units.
 OBSERVED, PURE = -1, -2
 
 
@@ -70,10 +69,10 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
-        """Those of theta, in its order. inputs: how many there are, or what they are called."""
+        """Of the hyperparameters, in the order of theta. inputs: how many there are, or their names."""
 
     def count(self, dimension: int) -> int:
-        """P, how many hyperparameters there are for inputs of this dimension."""
+        """P, the number of hyperparameters for inputs of this dimension."""
         return len(self.names(dimension))
 
     #: How the noise of observations differs.
@@ -86,12 +85,12 @@ class Kernel(abc.ABC):
 
     @property
     def has_moments(self) -> bool:
-        """Whether data with this covariance and this noise are known by their moments."""
+        """Whether moments stand for data with this covariance and noise."""
         return self.has_basis and not self.noise_model.differs
 
     @property
     def noise_count(self) -> int:
-        """Q, how many hyperparameters, the last of theta, are of the noise."""
+        """Q, the number of hyperparameters of the noise, the last of theta."""
         return len(self.noise_model.names)
 
     def sigmas(self, theta: Array) -> Array:
@@ -108,10 +107,7 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def log_gradient(self, left: Array, right: Array | None, h: Hyperparameters) -> Array:
-        """d k(left, right) / d log theta but for the noise, (P - Q, N, N'); with right=None d k(left, left).
-
-        For inspection and for checks. The likelihood gradient of an expert never forms these matrices.
-        """
+        """d k(left, right) / d log theta without the noise, (P - Q, N, N'), for checks; right=None: d k(left, left)."""
 
     @abc.abstractmethod
     def variance(self, points: Array, h: Hyperparameters) -> Array:
@@ -125,7 +121,7 @@ class Kernel(abc.ABC):
         """
 
     def rough_axes(self, dimension: int) -> tuple[tuple[int, ...], ...]:
-        """Inputs that it has kinks along, in groups: where two points are equal in all of a group."""
+        """Groups of inputs: it has a kink where two points are equal in all inputs of a group."""
         return ()
 
     @abc.abstractmethod
@@ -153,15 +149,15 @@ class Kernel(abc.ABC):
 
     @abc.abstractmethod
     def scales(self, h: Hyperparameters, dimension: int) -> tuple[Array, IntArray]:
-        """(D,) by what to divide the inputs so that near points are the correlated ones, and the positions in theta
-        that these are from: -1 for inputs that say nothing about who is near, by infinity.
+        """(D,) the length-scales by which near points are the correlated ones, and their positions in theta; infinity
+        and -1 for inputs that do not matter for this.
         """
 
     @abc.abstractmethod
     def start(self, reach: Array, span: float, size: float) -> Array:
         """Where a training may start, without the noise.
 
-        reach: (D,) how far the data do.  size: of the observations.  span: a length-scale as a share of the reach.
+        reach: (D,) of the inputs.  size: of the observations.  span: a length-scale as a share of the reach.
         """
 
 
@@ -354,8 +350,8 @@ KERNELS: Registry[Stationary] = Registry(
 def register_kernel(name: str, correlation: Profile, derivative: Profile) -> Stationary:
     """Add a stationary kernel sigma_f^2 rho(r), r^2 = sum_d (x_d - x'_d)^2 / l_d^2.
 
-    From then on it is known by its name: alone, in expressions, in lists of kernels to choose from, on the command line
-    and in a fleet.toml (where the package that registers it says so in its entry points).
+    From then on its name works alone, in expressions, in lists of kernels to choose from, on the command line and in a
+    fleet.toml (if the package that registers it declares it in its entry points).
 
     name: letters, digits, "_", "-" and ".".
     correlation: rho of an array of distances r >= 0, elementwise; rho(0) = 1, and positive definite in as many inputs
@@ -374,7 +370,7 @@ def register_kernel(name: str, correlation: Profile, derivative: Profile) -> Sta
 
 
 def _check_correlation(kernel: Correlation) -> None:
-    """What cannot be a correlation, or not with this derivative, is one clear error."""
+    """Raise an InputError for what cannot be a correlation, or not with this derivative."""
     step = 1e-5
     values, slopes = kernel.correlation(PLACES), np.asarray(kernel.derivative(PLACES))
     differences = (kernel.correlation(PLACES + step) - kernel.correlation(PLACES - step)) / (2.0 * step)

@@ -20,17 +20,17 @@ from fleetgp.arrays import Array
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Doubles that a thread keeps to work in, 32 MB; what is larger comes fresh and goes.
+#: The largest work array that a thread keeps, in doubles: 32 MB.
 LARGEST_SCRATCH = 1 << 22
 
-#: From this size of a matrix on BLAS may use several threads. Its threads wait for each other many times in every
-#: factorization, and each wait may last a time slice where other work runs on the same cores: with two busy processes
-#: beside it, a likelihood of 927 rows takes 0.1 s with one thread and 0.6 to 4 s with two.
+#: BLAS may use several threads for matrices from this size on. They wait for each other many times in a factorization,
+#: each time perhaps for a time slice of other work: beside two busy processes a likelihood of 927 rows takes 0.1 s with
+#: one thread and 0.6 to 4 s with two.
 LARGE = 2000
 #: Side by side unless that takes this many times as long as if no core were ever idle.
 MOST_IDLE = 1.3
 
-#: Only one caller at a time may set the process-wide number of BLAS threads; whoever works for it leaves it alone.
+#: Only one caller at a time may set the process-wide number of BLAS threads.
 _TURN = Lock()
 _WORKING = local()
 
@@ -38,9 +38,9 @@ _WORKING = local()
 @cache
 def _libraries() -> tuple[list[Any], list[Any]]:
     """The BLAS of SciPy, which has LAPACK, and any other (NumPy brings its own)."""
-    found = [c for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
-    main = [c for c in found if "numpy.libs" not in c.filepath] or found
-    return main, [c for c in found if c not in main]
+    every = [c for c in ThreadpoolController().lib_controllers if c.user_api == "blas"]
+    main = [c for c in every if "numpy.libs" not in c.filepath] or every
+    return main, [c for c in every if c not in main]
 
 
 @cache
@@ -56,7 +56,7 @@ def processors() -> int:
 
 
 def memory() -> int:
-    """Bytes of memory that this machine has; 4 GB where it does not tell."""
+    """Bytes of memory of this machine; 4 GB if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -69,7 +69,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _start_over() -> None:
-    """In a forked child: the pool's threads are gone, and whoever held the turn too."""
+    """In a forked child the pool's threads are gone, as is any holder of the lock."""
     global _TURN, _WORKING
     _TURN, _WORKING = Lock(), local()
     _pool.cache_clear()
@@ -104,10 +104,10 @@ def blas_threads(count: int) -> Iterator[None]:
 
 
 def _limit(library: Any, count: int) -> None:
-    """From whichever thread has its turn.
+    """From the thread that holds the lock.
 
-    From 3.8 on threadpoolctl hears only the first thread that ever set a number, and passes over all others in silence:
-    an agent's bits would depend on the thread that it runs in. Turns are what it asks of whoever lifts that.
+    From 3.8 on threadpoolctl silently ignores all but the first thread that ever set a number, so that results would
+    depend on the thread. Its restriction may be lifted by callers that take turns.
     """
     lift = getattr(library, "clear_controlling_thread", None)
     if lift is not None:
@@ -118,7 +118,7 @@ def _limit(library: Any, count: int) -> None:
 
 
 def working() -> bool:
-    """Whether this thread already works under somebody's `blas_threads`."""
+    """Whether this thread already works inside `blas_threads`."""
     return getattr(_WORKING, "depth", 0) > 0
 
 
@@ -144,16 +144,15 @@ def spread(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result
     jobs = [_pool().submit(helping, item) for item in items]
     try:
         return [job.result() for job in jobs]
-    finally:  # nobody may still be at work when the caller goes on
+    finally:  # no job may still run when the caller continues
         for job in jobs:
             job.cancel()
         wait(jobs)
 
 
 def scratch(*shapes: tuple[int, ...]) -> list[Array]:
-    """Arrays of these shapes to work in, this thread's own until its next call.
-
-    Fresh memory for every step would cost more than the arithmetic on small matrices: its pages come one by one.
+    """Arrays of these shapes to work in, this thread's own until its next call: fresh memory would cost more than the
+    arithmetic on small matrices.
     """
     ends = list(accumulate(math.prod(shape) for shape in shapes))
     buffer = getattr(_WORKING, "buffer", None)

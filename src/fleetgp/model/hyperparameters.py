@@ -11,7 +11,7 @@ from fleetgp.arrays import Array
 from fleetgp.errors import InputError, shortened
 from fleetgp.validation import LARGEST, as_numbers
 
-#: |log theta| beyond this is no estimate but damage. Data go up to 1e100 (log: 230); exp(2 * 250) is a number still.
+#: |log theta| beyond this cannot be an estimate. Data go up to 1e100 (log: 230); exp(2 * 250) is still finite.
 LOG_RANGE = 250.0
 
 
@@ -34,7 +34,7 @@ class Hyperparameters:
     noise: float
 
     def __post_init__(self) -> None:
-        """Numbers, or one clear error. What they may be is checked where they come in (`check_theta`)."""
+        """Raise an InputError for anything but numbers. `check_theta` checks their values."""
         sound = isinstance(self.length_scales, tuple | list)
         for value in (*(self.length_scales if sound else ()), self.signal, self.noise):
             sound = sound and isinstance(value, int | float) and not isinstance(value, bool)
@@ -82,9 +82,9 @@ def names(inputs: int | Sequence[str]) -> tuple[str, ...]:
 
 
 def check_theta(theta: object, labels: int | Sequence[str], name: str = "theta") -> Array:
-    """theta as a float vector, all positive and finite, or one clear error.
+    """Return theta as a float vector; raise an InputError unless all are positive and finite.
 
-    labels: the names of the P hyperparameters; a number stands for those of so many inputs, D + 2.
+    labels: the names of the P hyperparameters, or the number of inputs D of a stationary kernel.
 
     >>> check_theta([1.2, 0.3, 1.3, -0.1], 2, "theta0")
     Traceback (most recent call last):
@@ -106,7 +106,7 @@ def check_theta(theta: object, labels: int | Sequence[str], name: str = "theta")
 def sound_log_theta(values: object, width: int) -> bool:
     """Whether these can be hyperparameters: one log theta or rows of them, P wide, finite, within LOG_RANGE.
 
-    For what comes from a disk or from the network; nothing it is given raises.
+    For values from a disk or the network; it never raises.
 
     >>> sound_log_theta([0.2, -1.2, 0.3, -2.3], 4), sound_log_theta([[0.2, -1.2, 0.3, -2.3]] * 3, 4)
     (True, True)

@@ -1,7 +1,7 @@
 r"""The noise of observations: sigma_n^2 = s_n^2 + w_n sigma_g^2.
 
-s_n is a known standard deviation, w_n a weight, and g the group that the observation is of, each agent's own say. They
-are in the rows of `Observations`; the sigmas are hyperparameters, the last of theta.
+s_n is a known standard deviation, w_n a weight, and g the observation's group, for example its agent. They are in the
+rows of `Observations`; the sigmas are hyperparameters, the last of theta.
 """
 
 from __future__ import annotations
@@ -29,21 +29,16 @@ class NoiseModel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its hyperparameters, the last of theta."""
+        """The hyperparameters, the last of theta."""
         return tuple(f"sigma_eps_{name}" for name in self.groups) or ("sigma_eps",)
 
     @property
     def differs(self) -> bool:
         """Whether it is any other than one noise for all."""
-        return self.terms > 0
-
-    @property
-    def terms(self) -> int:
-        """How many numbers each observation has for it."""
-        return self.known + self.robust + bool(self.groups)
+        return self.known or self.robust or bool(self.groups)
 
     def observed(self, data: Observations, group: int) -> Observations:
-        """The observations of an agent that is of this group, with all that the terms are made of; no weight yet."""
+        """The observations of an agent of this group, with what the terms need; all weights are 1."""
         if self.known != (data.noise_std is not None):
             raise ValueError("expected known standard deviations exactly where the noise has them")
         return Observations(
@@ -55,7 +50,7 @@ class NoiseModel:
         )
 
     def group(self, data: Observations) -> IntArray:
-        """(N,) whose noise each has."""
+        """(N,) the noise group of each."""
         if data.group is None:
             return np.zeros(len(data), dtype=np.int64)
         return np.clip(data.group, 0, len(self.names) - 1)  # whatever a peer may send
@@ -72,11 +67,11 @@ class NoiseModel:
         return np.stack([2.0 * sigma**2 * weight * (group == g) for g, sigma in enumerate(sigmas)])
 
     def trained(self, data: Observations, sigmas: Array) -> Array:
-        """sigma_g of whoever made these observations, (N,)."""
+        """sigma_g of each observation's group, (N,)."""
         return np.asarray(sigmas[self.group(data)])
 
     def absent(self, data: Observations) -> BoolArray:
-        """(Q,) the groups that none of these observations is of."""
+        """(Q,) the groups without any of these observations."""
         return np.asarray(~np.isin(np.arange(len(self.names)), self.group(data)))
 
 

@@ -271,7 +271,7 @@ class Network(abc.ABC):
         up, down = len(task.pieces(task.x.shape[2:])), len(task.pieces(task.result_shape))
         schedule = Schedule.of(self.topology, self.round, task.recipient, up, down)
         with self._in_use():
-            reduced = self._reduce(task, self.tree, schedule)
+            reduced = self._reduce(task, schedule)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return reduced
@@ -288,7 +288,7 @@ class Network(abc.ABC):
         items = self._as_items(parts)
         schedule = Schedule.of(self.topology, self.round, recipient, 1, 1)
         with self._in_use():
-            everyone = self._collect(items, self.tree, schedule, recipient)
+            everyone = self._collect(items, schedule, recipient)
         self.ledger.count_rounds(self._phase, schedule.rounds)
         self.round += schedule.rounds
         return everyone if recipient is None or recipient in self.hosted else None
@@ -316,12 +316,12 @@ class Network(abc.ABC):
         """Relay for some rounds, and write the traffic into the ledger."""
 
     @abc.abstractmethod
-    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, schedule: Schedule) -> Reduced:
         """Reduce along the tree, and write the traffic into the ledger."""
 
     @abc.abstractmethod
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
+        self, items: dict[str, list[Array]], schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         """Collect along the tree, and write the traffic into the ledger."""
 

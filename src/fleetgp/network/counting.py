@@ -20,7 +20,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.errors import InputError, shortened
-from fleetgp.graph import Topology, Tree
+from fleetgp.graph import Topology
 from fleetgp.network.edges import Cargo, Edge
 from fleetgp.network.grouped import InProcess
 from fleetgp.network.ledger import FRAMING, Ledger
@@ -192,10 +192,10 @@ class CountingNetwork(InProcess):
         self._along_tree("reduce")
         return reduced
 
-    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, schedule: Schedule) -> Reduced:
         if self._phase not in self._unheard:
-            return super()._reduce(task, tree, schedule)
-        self._pricing.reduction(task, self._way, tree, task.present)
+            return super()._reduce(task, schedule)
+        self._pricing.reduction(task, self._way, task.present)
         present = np.ones((1, task.rows), dtype=bool) if task.present is None else task.present
         return Reduced(None, None, np.asarray(~present.any(axis=0)))
 

@@ -40,7 +40,7 @@ class Incoming:
         mine = position[receivers] >= 0
         receivers, senders = receivers[mine], senders[mine]
         slots = edge_positions(union, receivers, senders)
-        all_hosted = edge_positions(union, *union.directed.T)[position[union.directed[:, 0]] >= 0]
+        all_hosted = np.flatnonzero(position[union.directed[:, 0]] >= 0)
         return cls(
             receivers=position[receivers],
             senders=senders,

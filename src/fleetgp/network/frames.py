@@ -102,23 +102,22 @@ class FrameNetwork(Network):
             for (sender, receiver), frame in received.items():
                 by_origin = self._by_origin(frame.parts, sender)
                 passed[sender, receiver].update(by_origin)
-                own = known[self._position[receiver]]
+                here = known[self._position[receiver]]
                 for origin, relayed in by_origin.items():
-                    if (
-                        origin == sender or origin not in own
-                    ):  # what an agent itself sends counts before what is relayed
-                        own[origin] = relayed
+                    # What an agent itself sends counts before what is relayed.
+                    if origin == sender or origin not in here:
+                        here[origin] = relayed
         return self._everyones(known[0], items)
 
-    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
-        reduction = TreeReduction(task, tree, self.hosted)
-        self._walk(tree, schedule, reduction.send, reduction.take)
+    def _reduce(self, task: ReductionTask, schedule: Schedule) -> Reduced:
+        reduction = TreeReduction(task, self.tree, self.hosted)
+        self._walk(schedule, reduction.send, reduction.take)
         return reduction.reduced()
 
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
+        self, items: dict[str, list[Array]], schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
-        known = dict(zip(self.hosted, self._own_parts(items), strict=True))
+        tree, known = self.tree, dict(zip(self.hosted, self._own_parts(items), strict=True))
         informed = set(recipients_of(tree, recipient))
 
         def send(move: Move) -> tuple[Part, ...]:
@@ -137,18 +136,17 @@ class FrameNetwork(Network):
                     )
             known[move.receiver].update(by_origin)
 
-        self._walk(tree, schedule, send, take)
+        self._walk(schedule, send, take)
         return self._everyones(max(known.values(), key=len), items)  # all that are informed know everything
 
     def _walk(
         self,
-        tree: Tree,
         schedule: Schedule,
         send: Callable[[Move], tuple[Part, ...]],
         take: Callable[[Move, tuple[Part, ...]], None],
     ) -> None:
         """All steps along the tree: in each, send what is due, and take what comes."""
-        hosted, parents = set(self.hosted), tree.parents.tolist()
+        hosted, parents = set(self.hosted), self.tree.parents.tolist()
         due: dict[int, list[Move]] = defaultdict(list)
         for times, up in ((schedule.ups, True), (schedule.downs, False)):
             for piece, agent in zip(*(places.tolist() for places in np.nonzero(times >= 0)), strict=True):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, NeighbourLostError, NonsenseError
-from fleetgp.graph import Graph, Topology, Tree, check_topology
+from fleetgp.graph import Graph, Topology, check_topology
 from fleetgp.network.base import Network
 from fleetgp.network.edges import Cargo, Edge, Incoming
 from fleetgp.network.ledger import check_kind
@@ -144,15 +144,15 @@ class GroupedNetwork(Network):
 
     @cached_property
     def _way(self) -> Way:
-        return Way.of(self.topology.union, self.tree, self._hosted)
+        return Way.of(self.topology.union, self._hosted)
 
-    def _reduce(self, task: ReductionTask, tree: Tree, schedule: Schedule) -> Reduced:
+    def _reduce(self, task: ReductionTask, schedule: Schedule) -> Reduced:
         number = self._numbers(len(self._waves) + 1)
         last = number + len(self._waves) - 1  # in the last wave no rows leave
         rows = self._merge_waves(task, number)
         who = None if task.present is None else self._presence_at_root(task.present, last)
-        value, who = self._pass_down(task, rows[tree.root].copy(), who, last + 1)
-        self._pricing.reduction(task, self._way, tree, who)
+        value, who = self._pass_down(task, rows[self.tree.root].copy(), who, last + 1)
+        self._pricing.reduction(task, self._way, who)
         absent = np.zeros(task.rows, dtype=bool) if who is None else np.asarray(~who.any(axis=0))
         informed = task.recipient is None or task.recipient in self.hosted
         return Reduced(value if informed else None, who if informed else None, absent)
@@ -267,10 +267,10 @@ class GroupedNetwork(Network):
         return everyone, {kind: prices_of(of_kind) for kind, of_kind in shapes.items()}
 
     def _collect(
-        self, items: dict[str, list[Array]], tree: Tree, schedule: Schedule, recipient: int | None
+        self, items: dict[str, list[Array]], schedule: Schedule, recipient: int | None
     ) -> dict[str, list[Array]]:
         values, prices = self._everyones(items, recipient)
-        self._pricing.collection(tree, self._way, recipient, prices)
+        self._pricing.collection(self._way, recipient, prices)
         return _spoken(values, speaking_in(prices))
 
     @cached_property

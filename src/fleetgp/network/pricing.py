@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.graph import Topology, Tree
+from fleetgp.graph import Topology
 from fleetgp.network.edges import Cargo, Incoming, edge_positions
 from fleetgp.network.ledger import FRAMING, Ledger
 from fleetgp.network.reduction import ReductionTask, Way
@@ -58,20 +58,20 @@ class Pricing:
                 self.ledger.record(self.phase, kind, edge, scalars.sum(), size.sum())
             self.headers(edge)
 
-    def reduction(self, task: ReductionTask, way: Way, tree: Tree, who: BoolArray | None) -> None:
+    def reduction(self, task: ReductionTask, way: Way, who: BoolArray | None) -> None:
         """What the hosted agents send in a reduction along the tree, all at once.
 
         who: (M, n) is present in which row; None where all are.
         """
-        informed = way.informed(tree, task.recipient)
+        informed = way.informed(task.recipient)
         row, down, others = task.x.shape[2:], way.down[informed], way.down[~informed]
         if who is None:
             self._rows(task, way.up, row)
             self._rows(task, down, task.result_shape)
             self.headers(others)
             return
-        agents, below = len(who), tree.sums_below(who.astype(np.int64))
-        total = below[tree.root]
+        agents, below = len(who), way.tree.sums_below(who.astype(np.int64))
+        total = below[way.tree.root]
         self._present(task, agents, way.up, row, below[way.senders], way.below)
         present = np.broadcast_to(total, (len(down), len(total)))
         self._present(task, agents, down, task.result_shape, present, np.full(len(down), agents))
@@ -110,18 +110,18 @@ class Pricing:
             self.ledger.record(self.phase, task.kind, edges[some], scalars, part_bytes(len(row) + 1, 0) + 8 * scalars)
             self.headers(edges)
 
-    def collection(self, tree: Tree, way: Way, recipient: int | None, prices: Prices) -> None:
+    def collection(self, way: Way, recipient: int | None, prices: Prices) -> None:
         """What the hosted agents send where everyone's values go along the tree.
 
         prices: everyone's. Nothing is sent of agents whose values are empty.
         """
-        informed, speaking = way.informed(tree, recipient), speaking_in(prices)
+        informed, speaking = way.informed(recipient), speaking_in(prices)
         columns = [column for price in prices.values() for column in price]
         amounts = np.stack([np.ones(len(speaking), dtype=np.int64), *columns], axis=1)
-        below = tree.sums_below(np.where(speaking[:, None], amounts, 0))
+        below = way.tree.sums_below(np.where(speaking[:, None], amounts, 0))
         for edges, carried in (
             (way.up, below[way.senders]),
-            (way.down[informed], (below[tree.root] - below)[way.children[informed]]),
+            (way.down[informed], (below[way.tree.root] - below)[way.children[informed]]),
         ):
             some = carried[:, 0] > 0
             for k, kind in enumerate(prices):

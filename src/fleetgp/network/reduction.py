@@ -182,11 +182,12 @@ def pieces_down(tree: Tree, recipient: int | None, pieces: int) -> IntArray:
 class Way:
     """What the hosted agents send in a reduction, and where that stands in the ledger.
 
-    senders: (K,) those with a parent.  up: (K,) the positions of the edges to it.
+    tree: the spanning tree.  senders: (K,) those with a parent.  up: (K,) the positions of the edges to it.
     below: (K,) how many agents their messages upward may name.
     children: (L,) the agents to whom the hosted ones pass the result on.  down: (L,) the positions of these edges.
     """
 
+    tree: Tree
     senders: IntArray
     up: IntArray
     below: IntArray
@@ -194,11 +195,12 @@ class Way:
     down: IntArray
 
     @classmethod
-    def of(cls, union: Graph, tree: Tree, hosted: IntArray) -> Way:
-        ids = np.arange(union.agents)
+    def of(cls, union: Graph, hosted: IntArray) -> Way:
+        tree, ids = Tree.of(union), np.arange(union.agents)
         senders = hosted[hosted != tree.root]
         children = ids[np.isin(tree.parents, hosted) & (ids != tree.root)]
         return cls(
+            tree,
             senders,
             edge_positions(union, tree.parents[senders], senders),
             tree.sums_below(np.ones(union.agents, dtype=np.int64))[senders],
@@ -206,11 +208,11 @@ class Way:
             edge_positions(union, children, tree.parents[children]),
         )
 
-    def informed(self, tree: Tree, recipient: int | None) -> BoolArray:
+    def informed(self, recipient: int | None) -> BoolArray:
         """(L,) which children get the result; the others only learn that it is over."""
         if recipient is None:
             return np.ones(len(self.children), dtype=bool)
-        return np.isin(self.children, recipients_of(tree, recipient))
+        return np.isin(self.children, recipients_of(self.tree, recipient))
 
 
 @dataclass(frozen=True)

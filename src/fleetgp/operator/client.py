@@ -9,6 +9,10 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
 from fleetgp.agent.certificates import Credentials, days_left
 from fleetgp.agent.description import Description
 from fleetgp.errors import InputError, NetworkError, listed
@@ -117,38 +121,23 @@ def _why_not(endpoint: str, own: Credentials | None, seconds: float) -> str:
 
 
 def cut_agents(graph: Graph) -> list[int]:
-    """The agents without whom the others are in parts, in linear time: a walk in depth, without recursion.
-
-    order: when the walk came to an agent.  low: the earliest agent that it, or one found after it, has a link to.
+    """Return the agents without whom the others are in parts.
 
     >>> cut_agents(Graph.path(4)), cut_agents(Graph.cycle(4)), cut_agents(Graph.star(4))
     ([1, 2], [], [0])
     """
-    neighbours = [graph.neighbours(agent) for agent in range(graph.agents)]
-    order, low, cuts = {0: 0}, {0: 0}, set()
-    walk = [(0, -1, iter(neighbours[0]))]
-    branches = 0  # of the first agent
-    while walk:
-        agent, before, left = walk[-1]
-        for other in left:
-            if other not in order:
-                order[other] = low[other] = len(order)
-                walk.append((other, agent, iter(neighbours[other])))
-                break
-            if other != before:
-                low[agent] = min(low[agent], order[other])
-        else:
-            walk.pop()
-            if before >= 0:
-                low[before] = min(low[before], low[agent])
-                branches += before == 0
-                if before != 0 and low[agent] >= order[before]:
-                    cuts.add(before)
-    return sorted(cuts | ({0} if branches > 1 else set()))
+    ends, count = graph.edges.T, graph.agents
+    cuts = []
+    for agent in range(count):
+        kept = ends[:, (ends != agent).all(axis=0)]
+        links = coo_array((np.ones(kept.shape[1]), (kept[0], kept[1])), shape=(count, count))
+        if connected_components(links, directed=False, return_labels=False) > 2:  # itself, and one part
+            cuts.append(agent)
+    return cuts
 
 
 def split_by(description: Description) -> list[str]:
-    return [description.names[agent] for agent in cut_agents(description.graph)]
+    return description.names_of(cut_agents(description.graph))
 
 
 def split_warning(names: list[str]) -> str:

@@ -159,7 +159,7 @@ class Launched:
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL if detach else subprocess.PIPE,
                     text=True,
-                    start_new_session=True,  # Ctrl-C is for whoever started them, who then stops them
+                    start_new_session=True,  # Ctrl-C goes to this process, which then stops them
                 )
         except BaseException:
             self.stop(0.0)

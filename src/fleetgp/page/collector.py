@@ -148,7 +148,11 @@ class Collector:
             },
             "parts": parts,
             "kinds": _kinds(contacts.values()),
-            "totals": self._totals(contacts, there),
+            "totals": {
+                "bytes": int(self.all_bytes),
+                "rows": sum(contacts[name].state.get("rows", 0) for name in there),
+                "new_rows": sum(contacts[name].state.get("new_rows", 0) for name in there),
+            },
             **self._model_of(contacts, there, now),
         }
         picture |= self._headline(contacts, presence, parts, now)
@@ -183,14 +187,6 @@ class Collector:
         if state.get("place"):
             facts["place"] = state["place"]
         return facts
-
-    def _totals(self, contacts: Mapping[str, Contact], there: Sequence[str]) -> dict[str, Any]:
-        states = [contacts[name].state for name in there]
-        return {
-            "bytes": int(self.all_bytes),
-            "rows": sum(state.get("rows", 0) for state in states),
-            "new_rows": sum(state.get("new_rows", 0) for state in states),
-        }
 
     def _model_of(self, contacts: Mapping[str, Contact], there: Sequence[str], now: float) -> dict[str, Any]:
         """What most agents have learned, and how it came about over time."""

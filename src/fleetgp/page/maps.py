@@ -7,7 +7,6 @@ time and bytes (`MapBudget`). The `Mapper` decides when to ask.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ SHARE = 0.05
 POINT_BYTES, POINT_SECONDS = 400.0, 1e-4
 #: Maps beyond that part that changes of members and models earn at once, and seconds after which they earn another one.
 EARNED, EARN = 2, 60.0
-#: Digits of an answer's standard deviations that make a 95 % interval.
+#: Half the width of a 95% interval, in standard deviations.
 WIDTH = 1.959963984540054
 
 
@@ -71,9 +70,8 @@ class MapAxes:
     def points(self, shape: Sequence[int], at: Sequence[float]) -> Array:
         """All points of a map, (T, D), the first input fastest. at: the values of the inputs after the second."""
         axes = [np.linspace(self.low[d], self.high[d], count) for d, count in enumerate(shape)]
-        rows = np.array([point[::-1] for point in itertools.product(*axes[::-1])])
-        others = np.broadcast_to(np.asarray(at, dtype=float), (len(rows), len(at)))
-        return np.concatenate([rows, others], axis=1)
+        shown = [grid.ravel(order="F") for grid in np.meshgrid(*axes, indexing="ij")]
+        return np.stack([*shown, *(np.full(len(shown[0]), value) for value in at)], axis=1)
 
 
 def axes_of(places: Sequence[Mapping[str, Sequence[float]]], lengths: Sequence[float] = ()) -> MapAxes | None:
@@ -92,7 +90,7 @@ class MapBudget:
     """What maps have cost so far, in seconds and bytes, and when the next one is allowed.
 
     The cost of all maps, the next one included, is at most a share of the fleet's time and bytes. The first map is
-    always allowed, since whoever opens the page wants to see something. When agents come or go, or have a new model, a
+    always allowed, so that a new viewer sees something. When agents come or go, or have a new model, a
     small one is allowed at once: two of them, then one a minute. They are paid for later.
 
     >>> budget = MapBudget(share=0.05)
@@ -179,15 +177,12 @@ class MapField:
 
 def deviations(answer: Mapping[str, Any]) -> Array:
     """The standard deviation of the field at each point of an agent's answer."""
-    if "std" in answer:
-        return np.asarray(answer["std"], dtype=float)
-    variances: Array = np.asarray(answer["variance"], dtype=float)
-    return np.asarray(np.sqrt(variances))
+    return np.asarray(np.sqrt(np.asarray(answer["variance"], dtype=float)))
 
 
 def field_of(axes: MapAxes, shape: tuple[int, ...], answer: Mapping[str, Any]) -> MapField:
-    unknown = np.asarray(answer.get("prior_only", np.zeros(len(answer["mean"]))), dtype=bool)
-    return MapField(axes, shape, np.asarray(answer["mean"], dtype=float), deviations(answer), unknown)
+    mean, unknown = np.asarray(answer["mean"], dtype=float), np.asarray(answer["prior_only"], dtype=bool)
+    return MapField(axes, shape, mean, deviations(answer), unknown)
 
 
 def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,9 +194,9 @@ def point_facts(point: Sequence[float], answer: Mapping[str, Any]) -> dict[str, 
         "deviation": deviation,
         "low": mean - WIDTH * deviation,
         "high": mean + WIDTH * deviation,
-        "unknown": bool(np.any(answer.get("prior_only", False))),
-        "took_part": [name for name, points in answer.get("said", {}).items() if points],
-        "missing": list(answer.get("missing", [])),
+        "unknown": bool(answer["prior_only"][0]),
+        "took_part": [name for name, points in answer["said"].items() if points],
+        "missing": list(answer["missing"]),
         "method": answer["method"],
         "status": answer["status"],
     }
@@ -343,9 +338,7 @@ class Mapper:
         if len({tuple(answer["theta"]) for answer in answers}) > 1:
             raise NetworkError("the fleet learned something in between: the map is asked for again")
         whole: dict[str, Any] = {
-            name: np.concatenate([answer[name] for answer in answers])
-            for name in ("mean", "std", "variance", "prior_only")
-            if name in answers[0]
+            name: np.concatenate([answer[name] for answer in answers]) for name in ("mean", "variance", "prior_only")
         }
         self.budget.spend(len(points), took, self._cost(before, answers))
         last = answers[-1]

@@ -1,4 +1,4 @@
-"""Who may use the page: this machine alone or, if another address was asked for, whoever knows the token.
+"""Who may use the page: only this machine or, if another address was asked for, those who know the token.
 
 A browser runs the scripts of many sites, and any of them can send requests to this machine. So the name in the Host
 header must be one of ours (else a site whose name points here could read the page: DNS rebinding), and whatever

@@ -147,29 +147,18 @@ def changes(before: Any, after: Any) -> Any:
     return patch
 
 
-def applied(state: Any, patch: Any) -> Any:
-    """What a patch makes of a state.
-
-    >>> applied({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 4}, "a": None})
-    {'b': {'c': 2, 'd': 4}}
-    """
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(state) if isinstance(state, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = applied(result.get(key), value)
-    return result
-
-
 IMPORT = re.compile(r'^import .*? from "\./([\w.]+)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class) )", re.MULTILINE)
 
 
+FOLDER = files("fleetgp.page") / "static"
+#: The files that may be had, by how they end.
+TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+STATIC = frozenset(entry.name for entry in FOLDER.iterdir() if entry.name.rsplit(".", 1)[-1] in TYPES)
+
+
 def _read(name: str) -> str:
-    return (files("fleetgp.page") / "static" / name).read_text(encoding="utf-8")
+    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def bundled(name: str = "app.js", done: set[str] | None = None) -> str:
@@ -206,8 +195,6 @@ PORT = 8765
 STREAMS, CONNECTIONS = 24, 400
 #: Seconds between two checks for changes, and after which a silent stream sends a sign of life.
 LOOK, ALIVE = 0.1, 5.0
-#: What stands in the folder `static`, by how it ends.
-TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -305,10 +292,11 @@ class PageServer:
         if self._streams >= STREAMS:
             return JSONResponse({"error": f"{STREAMS} pages are open already: close one"}, 503)
         self._streams += 1  # at once: nothing else runs between the check and this
-        return _Stream(self._changes(), self._stream_ended)
 
-    def _stream_ended(self) -> None:
-        self._streams -= 1
+        def ended() -> None:
+            self._streams -= 1
+
+        return _Stream(self._changes(), ended)
 
     async def _changes(self) -> AsyncIterator[str]:
         """First the whole picture, then what changes in it."""
@@ -371,17 +359,9 @@ class _Stream(StreamingResponse):
             self._ended()
 
 
-def _folder() -> Any:
-    return files("fleetgp.page") / "static"
-
-
-#: The files that may be had.
-STATIC = frozenset(entry.name for entry in _folder().iterdir() if entry.name.rsplit(".", 1)[-1] in TYPES)
-
-
 def _file(name: str) -> Endpoint:
     async def answer(request: Request) -> Response:
-        return Response((_folder() / name).read_bytes(), media_type=TYPES[name.rsplit(".", 1)[-1]])
+        return Response((FOLDER / name).read_bytes(), media_type=TYPES[name.rsplit(".", 1)[-1]])
 
     return answer
 

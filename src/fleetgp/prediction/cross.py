@@ -16,7 +16,7 @@ from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.reductions import Reduction
 from fleetgp.engines.base import Posterior, WeightedPosterior
 from fleetgp.engines.basis import Basis, Box, degree_for
-from fleetgp.engines.dense.engine import cross_covariance
+from fleetgp.engines.exact import cross_covariance
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import Hyperparameters
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.reductions import total
-from fleetgp.engines.base import slopes_of_each
-from fleetgp.engines.dense.engine import DenseEngine, DensePosterior
+from fleetgp.engines.dense.engine import DenseEngine
+from fleetgp.engines.exact import ExactPosterior, slopes_of_each
 from fleetgp.errors import InputError
 from fleetgp.kernels.composite import Composite
 from fleetgp.kernels.stationary import Kernel, Stationary
@@ -310,7 +310,7 @@ def local_answers(
     return answers, rows
 
 
-def _of_all(posterior: DensePosterior, queries: Array) -> Array:
+def _of_all(posterior: ExactPosterior, queries: Array) -> Array:
     """Mean, variance and jitter (T, 3) given the whole pool."""
     parts = chunks(np.arange(len(queries)), len(posterior.data))
     values = side_by_side(lambda part: np.stack(posterior.mean_and_variance(queries[part]), axis=1), parts)

@@ -128,7 +128,7 @@ def _settings(
             content.update(own.packed.tobytes() + own.values.tobytes())
     return {
         "version": __version__,
-        "pieces": 7,  # of what a block holds
+        "pieces": 8,  # the version of what a block holds
         "block": size,
         "method": method,
         "agent": position,
@@ -167,7 +167,7 @@ def _piece(result: Prediction, sent: Mapping[str, Mapping[str, int]]) -> dict[st
         "std_observed": result.std_observed.tolist(),
         "participants": result.participants.sum(axis=0).tolist(),
         "prior_only": result.prior_only.tolist(),
-        "said": result.participants.sum(axis=1).tolist(),
+        "points_of": result.participants.sum(axis=1).tolist(),
         "status": result.status,
         "rounds": result.rounds,
         "iterations": int(result.solver_rounds.max(initial=0)),
@@ -184,7 +184,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         return np.concatenate([np.zeros(0, dtype), *(np.array(piece[name], dtype) for piece in pieces)])
 
     columns = {name: along(name, float) for name in ("mean", "std", "std_observed")}
-    said = np.sum([np.zeros(agents), *(piece["said"] for piece in pieces)], axis=0)
+    points_of = np.sum([np.zeros(agents), *(piece["points_of"] for piece in pieces)], axis=0)
     sent = _added((piece["sent"], 1) for piece in pieces)
     low, high = zip(*(piece["factors"] for piece in pieces), strict=True) if pieces else ((1.0,), (1.0,))
     largest: dict[str, Any] = {
@@ -197,7 +197,7 @@ def _joined(method: str, agent: str, pieces: Sequence[dict[str, Any]], agents: i
         **columns,
         participants=along("participants", int),
         prior_only=along("prior_only", bool),
-        share=said / max(1, len(columns["mean"])),
+        share=points_of / max(1, len(columns["mean"])),
         status=worst(piece["status"] for piece in pieces),
         **largest,
         bytes=sum(one["bytes"] for one in sent.values()),
@@ -241,11 +241,11 @@ def _draw(grid: Grid, data: Any, model: Model, answers: Answers) -> Any:
     ended = "" if answers.status == "converged" else f", {answers.status}"
     blank = "" if (data[CELL_STATUS].values == KNOWN).all() else "; hatched: nothing known"
     dots = "observations" if shown == everywhere else f"{shown:,} of {everywhere:,} observations"
-    said = f"dots: {dots}" if shown else "the model knows no single observations"
+    about = f"dots: {dots}" if shown else "the model knows no single observations"
     chosen = "".join(f", {name} = {_shown(data, name)}" for name in grid.fixed)
     figure = panels[0].figure
     agents = counted(len(model.agents), "agent")
-    figure.suptitle(f"{agents}, {answers.method}{ended}{chosen} ({said}{blank})", fontsize=9)
+    figure.suptitle(f"{agents}, {answers.method}{ended}{chosen} ({about}{blank})", fontsize=9)
     return figure
 
 

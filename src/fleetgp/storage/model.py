@@ -245,11 +245,11 @@ def _agent(name: str, model: Model) -> str:
 def describe_coordinates(facts: Mapping[str, Any]) -> str:
     """Describe in a sentence how the model sees inputs and observations; empty if as given."""
     seen = {"kilometres": "on a plane in kilometres", "sphere": "on the sphere", "scaled": "scaled by their deviations"}
-    said = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []
-    said += ["observations are centred and scaled by the fleet's own mean and deviation"] if facts["normalize"] else []
-    said += [f"the mean function is {facts['mean']}"] if facts["mean"] != "zero" else []
-    said += ["observations have known deviations of their own"] if facts["deviations"] else []
-    said += ["agents differ in their noise"] if facts["noise"] else []
-    said += ["outliers are weighed down"] if facts["robust"] else []
-    told = "; ".join(said)
-    return f"{told[:1].upper()}{told[1:]}." if told else ""
+    parts = [f"inputs are taken {seen[facts['coordinates']]}"] if facts["coordinates"] in seen else []
+    parts += ["observations are centred and scaled by the fleet's own mean and deviation"] if facts["normalize"] else []
+    parts += [f"the mean function is {facts['mean']}"] if facts["mean"] != "zero" else []
+    parts += ["observations have known deviations of their own"] if facts["deviations"] else []
+    parts += ["agents differ in their noise"] if facts["noise"] else []
+    parts += ["outliers are weighed down"] if facts["robust"] else []
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""

@@ -12,7 +12,7 @@ from fleetgp.training.multi_output import train_together
 from fleetgp.training.objective import Local
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import TrainingProblem
-from fleetgp.training.solver import RoundSolver, Solver, StepwiseSolver
+from fleetgp.training.solver import Minimizer, RoundSolver, Solver, StepwiseSolver
 from fleetgp.training.train import Trainer, TrainingInfo, TrainingState, train
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Fit",
     "Local",
     "MeanFit",
+    "Minimizer",
     "RoundSolver",
     "Solver",
     "Start",

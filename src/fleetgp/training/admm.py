@@ -1,20 +1,13 @@
-"""What the ADMM trainers share: they go round by round, so that a caller can step them too.
-
-Decentralized ADMM over the edges of the graph: DEC-c-GP and DEC-apx-GP, eqs. (dec_c_admm), (dec_apx_admm).
-
-ADMM with a central node: c-GP, apx-GP and gapx-GP, eqs. (cadmm), (apxadmm). Baselines.
-
-The local step that all ADMM trainers share.
+"""The trainers by ADMM: over the edges of the graph, with a central node (baselines), and the local step of both.
 
 In every round each agent minimizes over its own log theta
 
     l_i(x) + b_i'x + (1/2) sum_j w_ij (x_j - c_ij)^2
 
-where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node, and
-x stays within its bounds.
-`NestedStep` minimizes it; `LinearizedStep` replaces l_i by a quadratic model around an anchor, one evaluation a
-round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six ADMM
-trainers.
+where b (the duals), c and w (the pull of the others) come from the neighbours or from the central node, and x stays
+within its bounds. `NestedStep` minimizes it; `LinearizedStep` replaces l_i by a quadratic model around an anchor, one
+evaluation a round. {central node, edges} x {nested, linearized} x {plain, augmented data} are the paper's six trainers:
+eqs. (cadmm), (apxadmm), (dec_c_admm) and (dec_apx_admm).
 """
 
 from __future__ import annotations
@@ -23,7 +16,7 @@ import abc
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import scipy
@@ -36,6 +29,7 @@ from fleetgp.consensus import (
     Maximin,
     NeighbourRule,
     OverNeighbours,
+    Running,
     Verdict,
     Watch,
     WithInterludes,
@@ -93,35 +87,40 @@ def remeasured(objective: Objective, local: Local) -> Local:
     return replace(local, curvature=local.curvature.replaced(moved, renewed))
 
 
-class Primal(Protocol):
+class Primal(abc.ABC):
     """Solves the local problems of the agents in `active`; the others stay where they are.
 
-    measures: whether the curvature of its local states is measured.
-    convexify: an automatic rho makes the pull outweigh the likelihood's concavity by this factor. The exact
-    step needs more of it, since it follows the true, concave likelihood.
+    measures: whether the curvature of its local states is measured.  stiffness: the curvature that is not.
+    convexify: an automatic rho makes the pull outweigh the likelihood's concavity by this factor. The exact step needs
+    more of it, since it follows the true, concave likelihood.
     """
 
-    objective: Objective
-    bounds: Bounds
+    measures: bool
     convexify: float
+    stiffness = 1.0
 
-    @property
-    def measures(self) -> bool: ...
+    def __init__(self, objective: Objective, bounds: Bounds) -> None:
+        self.objective, self.bounds = objective, bounds
 
-    def start(self, x: Array) -> Local: ...
+    def start(self, x: Array) -> Local:
+        return self.measured(Local(x, self.objective(x), Curvature.constant(self.stiffness, x)))
 
+    def measured(self, local: Local) -> Local:
+        return remeasured(self.objective, local) if self.measures else local
+
+    @abc.abstractmethod
     def anchored(self, local: Local, x: Array) -> Local:
         """Where the step's model stands if the others ask for one around x."""
-        ...
 
+    @abc.abstractmethod
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local: ...
 
+    @abc.abstractmethod
     def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
         """(A,) how far from its solution, in log theta, a local problem of this slope was left."""
-        ...
 
 
-class NestedStep:
+class NestedStep(Primal):
     """The exact step of c-GP and DEC-c-GP, by L-BFGS or, with a step size, by the paper's gradient descent.
 
     L-BFGS works in coordinates that the measured curvature makes round, which saves most of its evaluations.
@@ -132,24 +131,16 @@ class NestedStep:
     def __init__(
         self, objective: Objective, bounds: Bounds, *, step_size: float | None = None, iterations: int = 200
     ) -> None:
-        self.objective = objective
-        self.bounds = bounds
-        self.step_size = step_size
-        self.iterations = iterations
-
-    def start(self, x: Array) -> Local:
-        return self._kept(Local(x, self.objective(x), Curvature.constant(1.0, x)))
+        super().__init__(objective, bounds)
+        self.step_size, self.iterations = step_size, iterations
+        self.measures = step_size is None
 
     def step(self, local: Local, anchor: Local, pull: Pull, active: BoolArray) -> Local:
         solve = self._lbfgs if self.step_size is None else self._descend
         x = local.x.copy()
         for i in np.flatnonzero(active).tolist():
             x[i] = solve(i, local, Pull(pull.linear[i], pull.centre[i], pull.weight[i]))
-        return self._kept(replace(local, x=x, values=local.values.replaced(active, self.objective(x, active))))
-
-    @property
-    def measures(self) -> bool:
-        return self.step_size is None
+        return self.measured(replace(local, x=x, values=self.objective.renewed(local.values, x, active)))
 
     def anchored(self, local: Local, x: Array) -> Local:
         """It follows the likelihood itself, from where the agent stands."""
@@ -158,9 +149,6 @@ class NestedStep:
     def unsolved(self, local: Local, slope: Array, weight: Array) -> Array:
         """The paper's gradient descent may stop far from the solution."""
         return np.asarray(np.abs(self.bounds.cut(local.x, slope / weight)).max(axis=1))
-
-    def _kept(self, local: Local) -> Local:
-        return remeasured(self.objective, local) if self.measures else local
 
     def _lbfgs(self, i: int, local: Local, pull: Pull) -> Array:
         """L-BFGS in coordinates u = L'(x - start), LL' = curvature + weight, in which the problem is nearly round.
@@ -182,11 +170,11 @@ class NestedStep:
 
         def value_and_gradient(u: Array) -> tuple[float, Array]:
             x = place(u)
-            nll, gradient, _ = self.objective.one(i, x)
-            if not np.isfinite(nll):
+            values = self.objective(x[None], np.array([i]))
+            if not np.isfinite(values.nll[0]):
                 return 1e100, np.zeros_like(u)
-            slope = np.linalg.solve(shape, (gradient + pull.gradient(x))[order])
-            return nll + float(pull.value(x)), np.asarray(slope, dtype=float)
+            slope = np.linalg.solve(shape, (values.gradient[0] + pull.gradient(x))[order])
+            return float(values.nll[0]) + float(pull.value(x)), np.asarray(slope, dtype=float)
 
         ends = np.stack([self.bounds.lower - start, self.bounds.upper - start], axis=1)[order]
         ends = np.where(given[order][:, None], ends, [-np.inf, np.inf])
@@ -202,14 +190,15 @@ class NestedStep:
         assert self.step_size is not None
         x = local.x[i]
         for _ in range(self.iterations):
-            move = self.bounds.cut(x, self.step_size * (self.objective.one(i, x)[1] + pull.gradient(x)))
+            gradient = self.objective(x[None], np.array([i])).gradient[0] + pull.gradient(x)
+            move = self.bounds.cut(x, self.step_size * gradient)
             x = self.bounds.clipped(x - move)
             if not np.isfinite(x).all() or np.abs(move).max() < STANDSTILL:
                 break
         return np.asarray(x)
 
 
-class LinearizedStep:
+class LinearizedStep(Primal):
     """The closed-form step of apx-GP and DEC-apx-GP.
 
     With a number for kappa it is the paper's: l_i ~ g'(x - a) + (kappa/2) |x - a|^2 around the anchor a, so
@@ -228,20 +217,11 @@ class LinearizedStep:
     convexify = 3.0
 
     def __init__(self, objective: Objective, bounds: Bounds, kappa: float | None, *, at_anchor: bool = False) -> None:
-        self.objective = objective
-        self.bounds = bounds
-        self.kappa = kappa
-        self.at_anchor = at_anchor
-
-    @property
-    def measures(self) -> bool:
-        return self.kappa is None
-
-    def start(self, x: Array) -> Local:
-        values = self.objective(x)
-        if self.kappa is None:
-            return remeasured(self.objective, Local(x, values, Curvature.constant(1.0, x)))
-        return Local(x, values, Curvature.constant(self.kappa, x))
+        super().__init__(objective, bounds)
+        self.kappa, self.at_anchor = kappa, at_anchor
+        self.measures = kappa is None
+        if kappa is not None:
+            self.stiffness = kappa
 
     def anchored(self, local: Local, x: Array) -> Local:
         return replace(local, x=x, values=self.objective(x))
@@ -255,8 +235,9 @@ class LinearizedStep:
         if self.kappa is not None:
             x = self.bounds.clipped(anchor.x - gradient / (self.kappa + pull.weight))
             x = np.where(active[:, None], x, local.x)
-            values = anchor.values if self.at_anchor else self.objective(x, active)
-            return replace(local, x=x, values=local.values.replaced(active, values))
+            if self.at_anchor:
+                return replace(local, x=x, values=local.values.replaced(active, anchor.values))
+            return replace(local, x=x, values=self.objective.renewed(local.values, x, active))
         return self._safe_step(local, anchor, pull, gradient, active)
 
     def _safe_step(self, local: Local, anchor: Local, pull: Pull, gradient: Array, active: BoolArray) -> Local:
@@ -268,13 +249,13 @@ class LinearizedStep:
             move = self.bounds.best_move(anchor.x, system, gradient)
             move *= np.minimum(1.0, TRUST / np.maximum(np.abs(move).max(axis=1), 1e-300))[:, None]
             x = np.where(pending[:, None], self.bounds.clipped(anchor.x + move), x)
-            values = values.replaced(pending, self.objective(x, pending))
+            values = self.objective.renewed(values, x, pending)
             wanted = before + SUFFICIENT * (gradient * move).sum(axis=1) + ROUNDING * np.abs(before)
             pending &= ~(values.nll + pull.value(x) <= wanted)
             if not pending.any():
                 break
             matrix = np.where(pending[:, None, None], 4.0 * matrix, matrix)
-        # Whoever found no way down stays; whoever had to stiffen its model measures it again where it is now.
+        # An agent without a way down stays; one that stiffened its model measures it again where it is now.
         x = np.where(pending[:, None], anchor.x, x)
         values = values.replaced(pending, anchor.values)
         stiffened = (matrix != local.curvature.matrix).any(axis=(1, 2))
@@ -288,7 +269,8 @@ State = TypeVar("State", bound=SolverState)
 class Admm(StepwiseSolver[State]):
     """A solver by ADMM on x = log theta."""
 
-    primal: Primal
+    def __init__(self, network: Network, primal: Primal, rho: float | None, deadline: Deadline = NEVER) -> None:
+        self.network, self.primal, self.rho, self.deadline = network, primal, rho, deadline
 
     @abc.abstractmethod
     def moved(self, state: State, numbers: IntArray, values: Array) -> State:
@@ -346,11 +328,8 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         interlude: Interlude | None = None,
         deadline: Deadline = NEVER,
     ) -> None:
-        self.network = network
-        self.primal = primal
-        self.rho = rho
+        super().__init__(network, primal, rho, deadline)
         self.interlude = interlude
-        self.deadline = deadline
         self._edges = network.union_incoming
         self._degrees = self._edges.degrees[:, None].astype(float)
         self._pace = best_pace(network.topology.union) if rho is None else np.nan
@@ -370,6 +349,9 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
         stopping = Maximin(self.network.diameter, tol, relative=False) if watching else UNWATCHED
         rule = self if self.interlude is None else WithInterludes(self, self.interlude)
         return OverNeighbours(rule, self.network, stopping)
+
+    def state_of(self, running: Running[EdgeState]) -> EdgeState:
+        return running.state
 
     def moved(self, state: EdgeState, numbers: IntArray, values: Array) -> EdgeState:
         x, dual, middle = state.local.x.copy(), state.dual.copy(), state.middle.copy()
@@ -415,7 +397,7 @@ class EdgeAdmm(Admm[EdgeState], NeighbourRule[EdgeState]):
             return state
         wanted = largest["rho"]
         kept = (wanted <= 2.0 * state.rho) & (wanted >= 0.5 * state.rho)
-        kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # somebody diverges: that is judged, not followed
+        kept |= ~np.isfinite(wanted) & np.isfinite(state.rho)  # an agent diverges: that is judged, not followed
         return replace(state, rho=np.where(kept, state.rho, wanted))
 
     def _wishes(self, local: Local) -> dict[str, Array]:
@@ -507,12 +489,6 @@ class ServerAdmm(Admm[ServerState], RoundSolver[ServerState]):
     grad l_i + psi_i and rho (z - z_before), must be within tol of zero too: the paper's rule alone can hold
     long before the optimum.
     """
-
-    def __init__(self, network: Network, primal: Primal, rho: float | None, deadline: Deadline = NEVER) -> None:
-        self.network = network
-        self.primal = primal
-        self.rho = rho
-        self.deadline = deadline
 
     def begin(self, x: Array) -> ServerState:
         local = self.primal.start(x)

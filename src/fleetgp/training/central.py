@@ -13,7 +13,7 @@ from fleetgp.consensus import Outcome, Status
 from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds
 from fleetgp.training.objective import Local, Objective, Values
-from fleetgp.training.solver import Solver
+from fleetgp.training.solver import Minimizer
 
 #: The search stays within its bounds, or within exp(-12) .. exp(12) of its start where it has none; and a step within
 #: exp(-2) .. exp(2) of the best so far.
@@ -135,7 +135,7 @@ class CentralSearch:
         return self.total / self.scale + steep * float(away @ away), 2.0 * steep * away
 
 
-class CentralMinimizer(Solver[CentralState]):
+class CentralMinimizer(Minimizer[CentralState]):
     """Minimizes sum_i l_i(x) over one x = log theta: (P2), and (P1) where one expert holds all data.
 
     A round is one evaluation. L-BFGS-B asks for it in the midst of its line search: there is no step to take alone.

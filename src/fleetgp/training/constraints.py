@@ -1,14 +1,10 @@
-"""What is known of theta before training: bounds, priors and fixed values.
+"""What is known of the hyperparameters before training: bounds, log-normal priors and fixed values.
 
-Bounds on x = log theta, the same at every agent: a lower and an upper one for each coordinate.
+`Bounds` and `Prior` are of x = log theta, the same at every agent; `ParameterConstraints` are what a user gives.
 
 A bound may be a user's, the floor under sigma_eps (data without noise have no best sigma_eps above zero), or both ends
 of a fixed value. With them every trainer solves the same problem in a box. Means of points in a box are in it, so the
 agents' agreement does not have to know of it: only local steps and the test of stationarity do.
-
-Log-normal priors on the hyperparameters: what they add to the fleet's likelihood, once.
-
-What is known of the hyperparameters before any data: bounds, log-normal priors and fixed values, by name.
 """
 
 from __future__ import annotations
@@ -69,7 +65,6 @@ class Bounds:
         return Bounds(lower, upper)
 
     def shifted(self, by: Array) -> Bounds:
-        """The same in other units."""
         return Bounds(self.lower + by, self.upper + by)
 
     def part(self, which: BoolArray) -> Bounds:
@@ -184,7 +179,6 @@ class Prior:
         return bool(self.precision.any())
 
     def shifted(self, by: Array) -> Prior:
-        """The same in other units."""
         return Prior(self.centre + by, self.precision)
 
     def penalty(self, x: Array) -> Array:
@@ -265,7 +259,7 @@ class ParameterConstraints:
         return cls(tuple(names), tuple(lower), tuple(upper), tuple(median), tuple(factor))
 
     def rescaled(self, by: Array) -> ParameterConstraints:
-        """The same for hyperparameters in other units, (P,): those that are told times these."""
+        """The same for hyperparameters in other units, (P,): these are the factors."""
         if not self.names:
             return self
         lower, upper, median = (
@@ -280,13 +274,11 @@ class ParameterConstraints:
 
     @property
     def bounds(self) -> Bounds:
-        """On log theta."""
         with np.errstate(divide="ignore"):
             return Bounds(np.log(self.lower), np.log(self.upper))
 
     @property
     def prior(self) -> Prior:
-        """On log theta."""
         return Prior(np.log(self.median), 1.0 / np.log(self.factor) ** 2)
 
     def touched(self, thetas: Array) -> tuple[BoolArray, BoolArray]:
@@ -333,7 +325,6 @@ def meant(name: str, names: Sequence[str]) -> list[int]:
 
 
 def known_names(names: Sequence[str]) -> tuple[str, ...]:
-    """All that a hyperparameter can be called."""
     return (*names, *(word for word in WORDS if meant(word, names)))
 
 

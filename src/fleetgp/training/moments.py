@@ -1,20 +1,12 @@
-"""Training the exact GP of the whole fleet by its moments: plans, bounds and rounds.
-
-Lower bounds on the length-scales: where the moments that the fleet has end.
-
-With them a training on moments is one minimization with bounds. One that ends at a wall wants a finer grid.
-
-For `whole`: where trainings with all data start, the grids that they need, and what agents say of these.
-
-dec-full-gp: every agent trains alone with the moments of all data, and all agree on the result.
+"""dec-full-gp: every agent trains alone with the moments of all data, and all agree on the result.
 
 Three reductions: the box of the data and the sizes of a grid; the moments; theta. In between an agent does what full-gp
-does at a central node. Agents on different processors may differ in the last bits of what they find, and so in their
-number of steps: the fleet takes the root's theta, and the worst status. Whoever ended where its grid ends says so with
-its theta; then the moments on a finer grid are reduced, and all go on from where they are.
+does at a central node. A grid ends at walls, lower bounds on the length-scales. An agent that ended at a wall reports
+so with its theta; then the moments on a finer grid are reduced, and all continue from where they are. Agents on
+different processors may differ in their last bits: the fleet takes the root's theta, and the worst status.
 
-Where the data are in files, a pass over them is dear. Then all this is done first with a random sample of every
-agent's rows, which is in memory: it tells the grid that all data need, and theta, so that one pass will do.
+Where the data are in files, a pass over them is expensive. Then all this is done first with a random sample of every
+agent's rows, from which theta and the grid that all data need are known, so that one pass is enough.
 
 full-gp of data in files is the same with a central node: the moments go there, and it alone trains.
 """
@@ -23,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -33,7 +25,6 @@ from fleetgp.consensus.agreements import CONSTANT, Frame, Scaling, agree_on_fram
 from fleetgp.consensus.reductions import Alone, OfRoot, of_fleet
 from fleetgp.consensus.stopping import Deadline
 from fleetgp.data.dataset import FIRST, Dataset, InMemory
-from fleetgp.engines.base import ThetaError
 from fleetgp.engines.expert import INSTEAD, FleetExpert, not_certified, refuse_rough
 from fleetgp.engines.moments.fleet import (
     MARGIN,
@@ -54,21 +45,15 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import Correction, agree_on_correction, settle, trend_of
+from fleetgp.training.outer_loops import Correction, agree_on_correction, settle_mean, trend_of
 from fleetgp.training.problem import (
     WORTH,
     Magnitudes,
     SearchRegion,
     TrainingProblem,
-    bounds_and_floor,
-    default_starts,
-    different,
-    limits_around,
-    limits_of,
     power_of_two,
-    reach_of,
 )
-from fleetgp.training.run import Report, Run, coarse, fit_of, follow
+from fleetgp.training.run import Report, Run, best_run, coarse, fit_of
 
 #: As close to a wall as this, in log theta, is at it.
 AT = 1e-6
@@ -111,44 +96,35 @@ SMOOTH = KERNELS["se"]
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What an agent says with its theta. sizes: (D,) of the grid that it needs; zeros if its own will do.
+class Ending:
+    """Where an agent ended on a grid, or what the fleet has agreed on: the worst of all, and x and next of the root.
 
-    refused: it has ended where nothing is certified, and no grid helps.
+    sizes: (D,) of the grid that is needed; zeros if this one is fine enough.
+    refused: it ended where nothing is certified, and no grid helps.
+    x: log theta.  next: the sizes of a grid on which all data can continue from x; None if there is none.
     """
 
     sizes: IntArray
     refused: bool
     status: Status
-
-    @property
-    def row(self) -> Array:
-        """To be sent: of numbers as small as logarithms of hyperparameters are, since others are taken for nonsense."""
-        return np.array([*np.log1p(self.sizes), float(self.refused), float(STATUSES.index(self.status))])
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the fleet has agreed on. wish: the worst of all.  x: log theta, the root's.
-
-    next: the sizes of a grid on which all data can go on from x; None if there is none.
-    """
-
-    wish: Wish
     x: Array
     next: tuple[int, ...] | None
 
     @classmethod
-    def read(cls, row: Array, dimension: int) -> Verdict:
+    def read(cls, row: Array, dimension: int) -> Ending:
         sizes, after = (np.rint(np.expm1(part)).astype(np.int64) for part in (row[:dimension], row[-dimension:]))
         refused, status = row[dimension : dimension + 2]
-        wish = Wish(sizes, bool(refused), STATUSES[int(status)])
-        return cls(wish, row[dimension + 2 : -dimension], tuple(after.tolist()) if after.all() else None)
+        x = row[dimension + 2 : -dimension]
+        return cls(sizes, bool(refused), STATUSES[int(status)], x, tuple(after.tolist()) if after.all() else None)
 
     @property
     def row(self) -> Array:
-        after = self.next or (0,) * len(self.wish.sizes)
-        return np.concatenate([self.wish.row, self.x, np.log1p(after)])
+        """To be sent: of numbers as small as logarithms of hyperparameters are, since others are taken for nonsense.
+
+        The worst of the first D + 2 numbers is their maximum.
+        """
+        worst = [*np.log1p(self.sizes), float(self.refused), float(STATUSES.index(self.status))]
+        return np.array([*worst, *self.x, *np.log1p(self.next or (0,) * len(self.sizes))])
 
 
 def first_sizes(frame: Frame, options: TrainingOptions) -> tuple[int, ...] | None:
@@ -172,16 +148,6 @@ def sizes_around(frame: Frame, x: Array) -> tuple[int, ...] | None:
     reach = SHORTER * frame.box.half / np.exp(x[:-2])
     ratio = max(CLEARER**2 * float(np.exp(2.0 * (x[-2] - x[-1]))), PLANNED_RATIO)
     return sizes_for_all([reach], [ratio], frame.count) if np.isfinite(ratio) else None
-
-
-def too_wide(frame: Frame, options: TrainingOptions) -> NumericalError:
-    """The error of a fleet whose data have no grid to start with."""
-    widths = " x ".join(f"{width:.4g}" for width in 2.0 * frame.box.half)
-    longer = "" if options.starts is None else "give a theta0 with longer length-scales or more noise, or "
-    return NumericalError(
-        f"dec-full-gp: data on a box of {widths} have more moments than can be sent, already at the theta that the "
-        f"training starts with: {longer}{INSTEAD}"
-    )
 
 
 def finer_sizes(moments: FleetMoments, touched: BoolArray, beyond: IntArray) -> IntArray:
@@ -210,17 +176,8 @@ def search_region(frame: Frame, options: TrainingOptions, scaling: Scaling) -> S
         if frame.deviation == 0.0:
             deviation = size
     dimension = len(frame.box.half)
-    shift = scaling.shift(SMOOTH.units(dimension))
-    known = options.known_of(SMOOTH.names(dimension))
-    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation)
-    if options.starts is None:
-        magnitudes = Magnitudes(2.0 * frame.box.half, size, deviation)
-        starts = different(bounds.clipped(default_starts(magnitudes, 1, SMOOTH)))
-        limits = limits_of(SMOOTH, reach_of(magnitudes, 1), size, dimension)
-    else:
-        starts = bounds.clipped(options.starts - shift)
-        limits = limits_around(SMOOTH, starts, dimension)
-    return SearchRegion.of(starts, bounds, limits, known, floor=floor)
+    magnitudes = Magnitudes(2.0 * frame.box.half, size, deviation)
+    return SearchRegion.of(SMOOTH, options, scaling.shift(SMOOTH.units(dimension)), dimension, magnitudes, 1)
 
 
 #: Where sigma_eps is a smaller part of sigma_f, it is what asks for precise moments.
@@ -244,7 +201,8 @@ class MomentsTraining:
         report: Report | None,
     ) -> None:
         refuse_rough(kernel, options.engine)
-        self._method, self._network, self._options, self._report = method, network, options, report
+        self._method, self._network, self._kernel = method, network, kernel
+        self._options, self._report = options, report
         self._central = not method.decentralized
         self._deadline = Deadline.after(options.seconds, network.clock)
         self._frame, sizes = agree_on_frame(
@@ -253,21 +211,22 @@ class MomentsTraining:
         if self._frame.count > 1 and self._frame.deviation <= CONSTANT * abs(self._frame.mean):
             raise NothingToLearnError("the target of the fleet")
         if sizes is None:
-            raise too_wide(self._frame, options)
+            widths = " x ".join(f"{width:.4g}" for width in 2.0 * self._frame.box.half)
+            longer = "" if options.starts is None else "give a theta0 with longer length-scales or more noise, or "
+            raise NumericalError(
+                f"dec-full-gp: data on a box of {widths} have more moments than can be sent, already at the theta that "
+                f"the training starts with: {longer}{INSTEAD}"
+            )
         self._sizes, self._given = sizes, shards
         self.scaling, self._frame = self._agreed_scaling(shards)
         self._shards = shards.rescaled(self.scaling)
         self.sample: IntArray | None = None
 
-    @property
-    def _first(self) -> bool:
-        """Whether a sample comes first; all agents know it."""
-        many = self._frame.count > WORTH * FIRST * self._network.agents
-        return many and not self._shards.in_memory and self._options.starts is None and self._options.tol > 0.0
-
     def run(self) -> None:
-        """To the end, on grids as fine as anybody needs."""
-        if not (self._first and self._on_sample()):
+        """To the end, on grids as fine as any agent needs; first with a sample of many rows in files."""
+        many = self._frame.count > WORTH * FIRST * self._network.agents and not self._shards.in_memory
+        first = many and self._options.starts is None and self._options.tol > 0.0
+        if not (first and self._on_sample()):
             self._settled(self._follow(self._shards, self._sizes, self._options))
             self.runs = self._active
 
@@ -275,14 +234,14 @@ class MomentsTraining:
         """First with a sample of every agent's rows, then with all; False if the sample leads nowhere."""
         rows, options = InMemory(self._shards.first_rows()), self._options
         first = replace(options, rounds=max(1, options.rounds // 2), tol=coarse(options.tol))
-        verdict = self._follow(rows, self._sizes, first)
-        if verdict.wish.refused or verdict.wish.status == "diverged" or verdict.next is None:
+        ending = self._follow(rows, self._sizes, first)
+        if ending.refused or ending.status == "diverged" or ending.next is None:
             return False
         self.runs, run = self._active, self._active[self._best]
         self.sample = np.array(list(map(len, rows)))
         rounds = max(options.rounds, len(run.history))
-        number, history = run.number, [*run.history[:-1], verdict.x[None]]
-        last = self._follow(self._shards, verdict.next, replace(options, rounds=rounds), {number: history})
+        number, history = run.number, [*run.history[:-1], ending.x[None]]
+        last = self._follow(self._shards, ending.next, replace(options, rounds=rounds), {number: history})
         self._settled(last)
         return True
 
@@ -293,7 +252,7 @@ class MomentsTraining:
         options: TrainingOptions,
         histories: Mapping[int, list[Array] | None] | None = None,
         moments: FleetMoments | None = None,
-    ) -> Verdict:
+    ) -> Ending:
         """All starts on some data, or those that have come somewhere; on finer grids until one will do.
 
         moments: those of the data on a grid of these sizes, if they are known.
@@ -307,34 +266,42 @@ class MomentsTraining:
             begun = dict.fromkeys(range(len(self.problem.starts))) if histories is None else histories
             self._active = [Run(self.problem, solver, n, self._report, history) for n, history in begun.items()]
             with self._network.phase("training"):
-                self._best = follow(self.problem, self._active, options.rounds, options.tol)
-            verdict = self._agree(self._wish(options, refined))
-            late = verdict.wish.status == "time limit"
-            finer = np.maximum(verdict.wish.sizes, self.moments.sizes).tolist()
-            if verdict.wish.refused or late or not verdict.wish.sizes.any():
-                return verdict
+                self._best = self._best_of(self._active, options)
+            ending = self._agree(self._ending(options, refined))
+            if ending.refused or ending.status == "time limit" or not ending.sizes.any():
+                return ending
+            finer = np.maximum(ending.sizes, self.moments.sizes).tolist()
             if not fits(finer):
-                return replace(verdict, wish=replace(verdict.wish, refused=True))
-            # Every start goes on from where it is: what was optimal takes an evaluation or two.
+                return replace(ending, refused=True)
+            # Every start continues from where it is: what was optimal takes an evaluation or two.
             sizes, refined, histories = tuple(finer), True, {run.number: run.history for run in self._active}
 
-    def _settled(self, verdict: Verdict) -> None:
-        """Take what the fleet has agreed on, or refuse where that is nothing."""
-        if verdict.wish.refused:
-            raise self._refusal(verdict.x)
-        self.chosen = self._active[self._best]
-        self.chosen.settle(verdict.x[None], verdict.wish.status)
+    def _best_of(self, runs: Sequence[Run[Any]], options: TrainingOptions) -> int:
+        """Follow all starts to where their likelihoods can be compared, and the best one to its end; its number."""
+        best = 0
+        if len(runs) > 1:
+            for run in runs:
+                run.go(options.rounds, coarse(options.tol))
+                if run.outcome.status == "time limit":
+                    break
+            best = best_run(self.problem, runs)
+        runs[best].finish(options.rounds, options.tol)
+        return best
 
-    def _refusal(self, x: Array) -> ThetaError:
-        ended = self.problem.thetas(x)
-        floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
-        why = "no moments that can be sent are precise enough where training has come to,"
-        return not_certified(why, ended, floor + INSTEAD)
+    def _settled(self, ending: Ending) -> None:
+        """Take what the fleet has agreed on, or refuse where that is nothing."""
+        if ending.refused:
+            ended = self.problem.thetas(ending.x)
+            floor = "give a larger noise_floor, or " if ended[-1] < LITTLE_NOISE * ended[-2] else ""
+            why = "no moments that can be sent are precise enough where training has come to,"
+            raise not_certified(why, ended, floor + INSTEAD)
+        self.chosen = self._active[self._best]
+        self.chosen.settle(ending.x[None], ending.status)
 
     def fit(self) -> Fit:
         """Train, in turns with the mean function if there is one."""
         self.run()
-        settled = settle(self, self._options.mean)
+        settled = settle_mean(self, self._options.mean)
         mean = None if settled is None else settled.of(self.scaling, settled.last.errors)
         fit = fit_of(self.problem, self.runs, self.chosen, mean)
         fit = replace(fit, moments=self.moments, approximation=np.zeros(len(fit.thetas)))
@@ -352,7 +319,7 @@ class MomentsTraining:
         with self._network.phase("mean"):
             return agree_on_correction(reduction, self.problem.objective.experts, theta, trend)
 
-    def take_up(self, step: Sequence[float]) -> None:
+    def correct_mean(self, step: Sequence[float]) -> None:
         """The moments of other residuals follow from those that there are: nothing is sent."""
         before, scaling = self.scaling, self.scaling.corrected(step)
         trend = trend_of(scaling, len(self.moments.sizes))
@@ -377,12 +344,14 @@ class MomentsTraining:
     # ---- what the agents say of their grids ------------------------------------------------------------------
 
     def _set(self) -> TrainingProblem:
-        region = search_region(self._frame, self._options, self.scaling)
+        frame = self._frame  # of the residuals, where there is a mean function or a scale
+        region = search_region(frame, self._options, self.scaling)
         self._walls = Walls.around(self.moments, region.bounds)
         dimension, bounds = len(self.moments.sizes), self._walls.bounds
         shift, known = self.scaling.shift(SMOOTH.units(dimension)), self._options.known_of(SMOOTH.names(dimension))
         return TrainingProblem(
             method=self._method,
+            kernel=self._kernel,
             network=self._network,
             reduction=Alone(),
             scaling=self.scaling,
@@ -394,47 +363,44 @@ class MomentsTraining:
             shift=shift,
             deadline=self._deadline,
             limits=region.limits,
-            offset=self._offset,
+            offset=0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation,
         )
 
-    @property
-    def _offset(self) -> float:
-        """As in `TrainingProblem`; of the residuals, where there is a mean function or a scale."""
-        frame = self._frame
-        return 0.0 if self._options.normalize or frame.deviation == 0.0 else abs(frame.mean) / frame.deviation
-
-    def _agree(self, wish: Wish) -> Verdict:
-        """The same at every agent. The central node asks nobody, and tells the sizes of the next grid."""
-        x, dimension = self._active[self._best].history[-1][0], len(wish.sizes)
-        own = Verdict(wish, x, sizes_around(self._frame, x))
+    def _agree(self, own: Ending) -> Ending:
+        """The same at every agent. The central node asks nobody, and sends the sizes of the next grid."""
+        dimension = len(own.sizes)
         with self._network.phase("model"):
             if self._central:
-                own = Verdict.read(self._network.at_centre(own.row), dimension)
-                self._network.scatter(np.concatenate([own.wish.sizes, own.next or ()]), "statistics")
+                own = Ending.read(self._network.at_centre(own.row), dimension)
+                self._network.scatter(np.concatenate([own.sizes, own.next or ()]), "statistics")
                 return own
             reduced = self._network.reduce(
-                np.tile(wish.row, (len(self._network.hosted), 1, 1)),
+                np.tile(own.row[: dimension + 2], (len(self._network.hosted), 1, 1)),
                 "hyperparameters",
                 MAXIMUM,
-                finish=lambda worst, _: np.concatenate([worst[0], own.row[len(wish.row) :]])[None],
+                finish=lambda worst, _: np.concatenate([worst[0], own.row[dimension + 2 :]])[None],
                 result_shape=(len(own.row),),
             )
         assert reduced is not None, "every agent gets the result"
-        return Verdict.read(reduced[0], dimension)
+        return Ending.read(reduced[0], dimension)
 
-    def _wish(self, options: TrainingOptions, refined: bool) -> Wish:
-        """What this agent needs, after it has followed all starts. refined: a finer grid was made already."""
+    def _ending(self, options: TrainingOptions, refined: bool) -> Ending:
+        """Of this agent, after it has followed all starts. refined: a finer grid was made already."""
         expert = self.problem.objective.experts[0]
         assert isinstance(expert, FleetExpert)
         walls, chosen = self._walls, self._active[self._best]
-        status, none = chosen.outcome.status, np.zeros(len(self.moments.sizes), dtype=np.int64)
+        x, status, none = (
+            chosen.history[-1][0],
+            chosen.outcome.status,
+            np.zeros(len(self.moments.sizes), dtype=np.int64),
+        )
+        ending = Ending(none, False, status, x, sizes_around(self._frame, x))
         if len(chosen.history) > options.rounds or status == "time limit":
-            return Wish(none, False, status)
-        at_wall, failed = walls.touched(chosen.history[-1][0]), status != "converged"
+            return ending
+        at_wall, failed = walls.touched(x), status != "converged"
         # A start that is worse where its wall stands may be better behind it: that is tried, but once only.
         touched = at_wall if refined else np.any([walls.touched(run.history[-1][0]) for run in self._active], axis=0)
         wanted = finer_sizes(self.moments, touched, expert.beyond if failed else none)
         if wanted.any() and fits(np.maximum(wanted, self.moments.sizes).tolist()):
-            return Wish(wanted, False, status)
-        stuck = bool(at_wall.any()) or (failed and expert.failing) or not expert.certain(chosen.history[-1][0])
-        return Wish(none, stuck, status)
+            return replace(ending, sizes=wanted)
+        return replace(ending, refused=bool(at_wall.any()) or (failed and expert.failing) or not expert.certain(x))

@@ -1,11 +1,8 @@
-"""Several outputs that share length-scales: where theta of each lies in theta of all, and their likelihoods as one.
+"""Several outputs trained together: independent given theta, with length-scales that they share.
 
-Given theta the outputs are independent GPs, so that the likelihood of all is the sum of theirs.
-
-Several outputs trained together: independent given theta, with length-scales that they share.
-
-Everything before the first round is agreed for each output alone: scaling, samples, mean function, floor. Then one
-training, by any method, minimizes the sum of all likelihoods, and its result is told as an ordinary one of each output.
+Given theta the likelihood of all is the sum of theirs. Everything before the first round is agreed for each output
+alone: scaling, samples, mean function, floor. Then one training, by any method, minimizes the sum of all likelihoods,
+and its result is reported as an ordinary one of each output.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import Scaling, agree_on_coordinates
 from fleetgp.consensus.reductions import of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.transforms import AS_GIVEN, Coordinates
+from fleetgp.data.transforms import AS_GIVEN
 from fleetgp.engines.base import Evaluation, translate_theta_errors
 from fleetgp.engines.expert import Expert, evaluate
 from fleetgp.errors import InputError, NumericalError
@@ -31,17 +28,7 @@ from fleetgp.training.fit import Fit
 from fleetgp.training.methods import TrainingMethod
 from fleetgp.training.objective import Objective, Values
 from fleetgp.training.options import TrainingOptions
-from fleetgp.training.outer_loops import (
-    NOWHERE,
-    Correction,
-    Settled,
-    agree_on_correction,
-    outliers_of,
-    reweighed_experts,
-    settle,
-    settle_robustly,
-    trend_of,
-)
+from fleetgp.training.outer_loops import NOWHERE, Settled, outliers_of, settle
 from fleetgp.training.problem import TrainingProblem, first_sizes, prepare
 from fleetgp.training.run import Report, with_mean
 from fleetgp.training.train import LocalTraining, report_in_user_units, to_user_units
@@ -111,21 +98,23 @@ class SharedObjective(Objective):
         super().__init__(outputs[0].experts, prior, share)
         self.outputs, self.sharing = tuple(outputs), sharing
 
-    def _with(self, outputs: Sequence[Objective]) -> SharedObjective:
+    def with_outputs(self, outputs: Sequence[Objective]) -> SharedObjective:
         return SharedObjective(outputs, self.sharing, self.prior, self.share)
 
     def changed(self, change: Callable[[Expert], Expert]) -> SharedObjective:
-        return self._with([one.changed(change) for one in self.outputs])
+        return self.with_outputs([one.changed(change) for one in self.outputs])
 
-    def only(self, i: int) -> SharedObjective:
-        return self._with([one.only(i) for one in self.outputs])
+    def reweighed(self, log_thetas: Array) -> SharedObjective:
+        pairs = enumerate(self.outputs)
+        return self.with_outputs([one.reweighed(log_thetas[:, self.sharing.places(k)]) for k, one in pairs])
 
-    def answers(self, rows: IntArray, log_thetas: Array) -> list[Evaluation | NumericalError]:
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
         """All outputs of all agents side by side."""
-        experts = [one.experts[i] for one in self.outputs for i in rows]
+        agents = np.arange(len(self.experts)) if agents is None else agents
+        experts = [one.experts[i] for one in self.outputs for i in agents]
         every = range(len(self.outputs))
-        evaluations = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
-        return [self._sum(evaluations[i :: len(rows)]) for i in range(len(rows))]
+        answers = evaluate(experts, np.concatenate([log_thetas[:, self.sharing.places(k)] for k in every]))
+        return self.values(log_thetas, [self._sum(answers[i :: len(agents)]) for i in range(len(agents))])
 
     def _sum(self, evaluations: Sequence[Evaluation | NumericalError]) -> Evaluation | NumericalError:
         """One agent's. The largest jitter; an engine's name is the first output's."""
@@ -185,24 +174,31 @@ def train_together(
     dimension = outputs[0].dimension
     sharing = Sharing.of(kernel, dimension, len(outputs))
     called = kernel.names(dimension)[sharing.shared :]
-    coordinates = _agreed_coordinates(method, outputs, network, options)
+    coordinates = AS_GIVEN
+    if options.coordinates.name != "as-given":
+        # Of the rows of all outputs: their length-scales are the same in the same coordinates only.
+        every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
+        with network.phase("coordinates"):
+            reduction = of_fleet(network, central=not method.decentralized)
+            coordinates = agree_on_coordinates(reduction, every, options.coordinates)
     shift = coordinates.shift(kernel.units(dimension))
-    heard = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
+    inner_report = report and report_in_user_units(sharing.joined([shift] * len(outputs)), report)
     parts = []
     with translate_theta_errors(units=np.exp(shift)):
         for k, shards in enumerate(outputs):
             own = _of_output(options, sharing, k, called, shift)
             parts.append(prepare(method, shards.moved(coordinates), network, kernel, own))
-        training = TrainingTogether(JointProblem.of(parts, sharing), options, heard)
+        training = LocalTraining(JointProblem.of(parts, sharing), options, inner_report)
         training.run()
-        settled = (settle_robustly if kernel.noise_model.robust else settle)(training, options.mean)
-        fits = training.fits(settled)
+        settled = settle(training, options.mean, robust=kernel.noise_model.robust)
+        whole = training.ended(None)
+        fits = [_fit_of(training, whole, k, settled) for k in range(len(outputs))]
         if kernel.noise_model.robust:
             pairs = zip(fits, (shards.moved(coordinates) for shards in outputs), strict=True)
             fits = [replace(fit, outliers=outliers_of(own, network.hosted, kernel, fit, options)) for fit, own in pairs]
     if options.coordinates.name != "as-given":
         fits = [to_user_units(coordinates, shift, fit) for fit in fits]
-    return tuple(replace(fit, kernel=kernel.name) for fit in fits)
+    return tuple(fits)
 
 
 def refuse_moments(method: TrainingMethod) -> None:
@@ -212,18 +208,6 @@ def refuse_moments(method: TrainingMethod) -> None:
             f"{method.name} trains one output at a time: expected another method for several outputs, dec-fact-gp say, "
             "or a fleet for each output, with length-scales of its own"
         )
-
-
-def _agreed_coordinates(
-    method: TrainingMethod, outputs: Sequence[Dataset], network: Network, options: TrainingOptions
-) -> Coordinates:
-    """Of the rows of all outputs: their length-scales are the same in the same coordinates only."""
-    if options.coordinates.name == "as-given":
-        return AS_GIVEN
-    every = InMemory(Observations.joined(own) for own in zip(*outputs, strict=True))
-    with network.phase("coordinates"):
-        reduction = of_fleet(network, central=not method.decentralized)
-        return agree_on_coordinates(reduction, every, options.coordinates)
 
 
 def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence[str], shift: Array) -> TrainingOptions:
@@ -237,7 +221,7 @@ def _of_output(options: TrainingOptions, sharing: Sharing, k: int, own: Sequence
 
 @dataclass(frozen=True)
 class JointProblem(TrainingProblem):
-    """outputs: the settings of each."""
+    """outputs: the problem of each."""
 
     outputs: tuple[TrainingProblem, ...] = ()
 
@@ -250,6 +234,7 @@ class JointProblem(TrainingProblem):
         prior = Prior(sharing.joined([p.centre for p in priors]), sharing.joined([p.precision for p in priors]))
         return cls(
             method=first.method,
+            kernel=first.kernel,
             network=first.network,
             reduction=first.reduction,
             scaling=Scaling(),
@@ -270,15 +255,14 @@ class JointProblem(TrainingProblem):
         assert isinstance(self.objective, SharedObjective)
         return self.objective
 
-    def corrected(self, step: Sequence[float]) -> JointProblem:
-        parts = np.split(np.array(step), len(self.outputs))
-        outputs = [one.corrected(part.tolist()) for one, part in zip(self.outputs, parts, strict=True)]
-        return self.of_outputs(outputs)
+    def parts(self, x: Array) -> list[tuple[TrainingProblem, Array]]:
+        pairs = enumerate(zip(self.outputs, self.shared.outputs, strict=True))
+        return [(replace(one, objective=own), x[:, self.shared.sharing.places(k)]) for k, (one, own) in pairs]
 
-    def of_outputs(self, outputs: Sequence[TrainingProblem]) -> JointProblem:
-        """With others: their experts have other residuals, or other weights."""
-        shared, objectives = self.shared, [one.objective for one in outputs]
-        objective = SharedObjective(objectives, shared.sharing, shared.prior, shared.share)
+    def corrected(self, step: Sequence[float]) -> JointProblem:
+        steps, parts = np.split(np.array(step), len(self.outputs)), self.parts(self.starts)
+        outputs = [part.corrected(one.tolist()) for (part, _), one in zip(parts, steps, strict=True)]
+        objective = self.shared.with_outputs([one.objective for one in outputs])
         return replace(self, objective=objective, outputs=tuple(outputs))
 
 
@@ -286,76 +270,46 @@ def _joined_bounds(sharing: Sharing, parts: Sequence[Bounds]) -> Bounds:
     return Bounds(sharing.joined([one.lower for one in parts]), sharing.joined([one.upper for one in parts]))
 
 
-class TrainingTogether(LocalTraining):
-    """One training of all outputs."""
-
-    problem: JointProblem
-
-    def correction(self) -> Correction:
-        """Of the mean functions of all outputs, one after the other."""
-        problem, shared = self.problem, self.problem.shared
-        parts = []
-        for k, (one, objective) in enumerate(zip(problem.outputs, shared.outputs, strict=True)):
-            x = self.chosen.history[-1][:, shared.sharing.places(k)]
-            trend = trend_of(one.scaling, problem.dimension)
-            with problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
-                parts.append(agree_on_correction(problem.reduction, objective.experts, np.exp(x), trend))
-        coefficients, errors = (
-            np.concatenate([getattr(p, name) for p in parts]) for name in ("coefficients", "errors")
-        )
-        return Correction(coefficients, errors, all(part.known for part in parts))
-
-    def reweigh(self) -> None:
-        """The outliers of every output, at its part of theta."""
-        x, outputs = self.chosen.history[-1], []
-        for k, one in enumerate(self.problem.outputs):
-            experts = reweighed_experts(one.objective.experts, x[:, self.problem.shared.sharing.places(k)])
-            outputs.append(replace(one, objective=one.objective.of(experts)))
-        self._continue_on(self.problem.of_outputs(outputs))
-
-    def fits(self, settled: Settled | None) -> list[Fit]:
-        whole = self.ended(None)
-        return [self._of_output(whole, k, settled) for k in range(len(self.problem.outputs))]
-
-    def _of_output(self, whole: Fit, k: int, settled: Settled | None) -> Fit:
-        """What the training of all tells of one output."""
-        problem, own, shared = self.problem, self.problem.outputs[k], self.problem.shared
-        hosted, places = len(problem.network.hosted), shared.sharing.places(k)
-        mean = None
-        if settled is not None:
-            last = settled.last
-            errors = last.errors if last is NOWHERE else np.split(last.errors, len(problem.outputs))[k]
-            mean = settled.of(own.scaling, errors)
-            if problem.method.meet == "pool":
-                with problem.network.phase("pool"):
-                    problem.network.scatter(mean.coefficients, "statistics")
-        x, values = shared.likelihoods(k, self.chosen.outcome.state.local.x)
-        broken = not np.isfinite(whole.nlls).all()
-        nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
-        estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
-        first = first_sizes(own.objective.sizes)
-        return replace(
-            whole,
-            thetas=whole.thetas[:, places],
-            history=whole.history[:, :, places],
-            status=with_mean(whole.status, mean),
-            nll=float(nlls.sum()),
-            nlls=nlls,
-            rho=whole.rho[places] if len(whole.rho) else whole.rho,
-            starts=tuple(replace(start, theta0=start.theta0[places]) for start in whole.starts),
-            scaling=own.scaling,
-            mean=mean,
-            engine=tuple(np.broadcast_to(values.engine, hosted).tolist()),
-            noise_floor=own.floor * own.scaling.scale,
-            known=own.known,
-            used=np.broadcast_to(shared.outputs[k].sizes, hosted),
-            sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
-            approximation=np.broadcast_to(estimates, hosted),
-            offset=own.offset,
-            noises=own.noises,
-            flat_numbers=_own_numbers(whole.flat_numbers, places),
-            stopped_numbers=_own_numbers(whole.stopped_numbers, places),
-        )
+def _fit_of(training: LocalTraining, whole: Fit, k: int, settled: Settled | None) -> Fit:
+    """What the training of all says of one output. whole: the result of all."""
+    problem = training.problem
+    assert isinstance(problem, JointProblem)
+    own, shared = problem.outputs[k], problem.shared
+    hosted, places = len(problem.network.hosted), shared.sharing.places(k)
+    mean = None
+    if settled is not None:
+        last = settled.last
+        errors = last.errors if last is NOWHERE else np.split(last.errors, len(problem.outputs))[k]
+        mean = settled.of(own.scaling, errors)
+        if problem.method.meet == "pool":
+            with problem.network.phase("pool"):
+                problem.network.scatter(mean.coefficients, "statistics")
+    x, values = shared.likelihoods(k, training.chosen.outcome.state.local.x)
+    broken = not np.isfinite(whole.nlls).all()
+    nlls = np.full_like(whole.nlls, np.inf) if broken else values.nll
+    estimates = np.zeros(len(x)) if broken else shared.outputs[k].error_estimates(x, values)
+    first = first_sizes(own.objective.sizes)
+    return replace(
+        whole,
+        thetas=whole.thetas[:, places],
+        history=whole.history[:, :, places],
+        status=with_mean(whole.status, mean),
+        nll=float(nlls.sum()),
+        nlls=nlls,
+        rho=whole.rho[places] if len(whole.rho) else whole.rho,
+        starts=tuple(replace(start, theta0=start.theta0[places]) for start in whole.starts),
+        scaling=own.scaling,
+        mean=mean,
+        engine=tuple(np.broadcast_to(values.engine, hosted).tolist()),
+        noise_floor=own.floor * own.scaling.scale,
+        known=own.known,
+        used=np.broadcast_to(shared.outputs[k].sizes, hosted),
+        sample=np.broadcast_to(first, hosted) if len(whole.sample) else whole.sample,
+        approximation=np.broadcast_to(estimates, hosted),
+        offset=own.offset,
+        flat_numbers=_own_numbers(whole.flat_numbers, places),
+        stopped_numbers=_own_numbers(whole.stopped_numbers, places),
+    )
 
 
 def _own_numbers(numbers: tuple[int, ...], places: IntArray) -> tuple[int, ...]:

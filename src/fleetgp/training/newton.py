@@ -1,9 +1,8 @@
 """dec-fact-gp: the sum of the agents' likelihoods, minimized by Newton's method over the spanning tree.
 
-Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation.
-
-`Search` is all that the method has to remember between two evaluations, and it is a row of numbers: whoever holds it
-can take the next decision. x is log theta, within bounds.
+Newton's method with a trust region, on a sum that others evaluate: one decision after each evaluation. `Search` is its
+state between two evaluations, and a row of numbers: any agent that has it can take the next decision. x is log theta,
+within bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fleetgp.consensus import Interlude, Outcome, Verdict
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds
-from fleetgp.training.objective import Local, Objective, Values, evaluate_with_hessian, measure_hessian
+from fleetgp.training.objective import ForwardDifferences, Local, Objective, Values, measure_hessian
 from fleetgp.training.solver import RoundSolver
 
 #: How far a first step may go in each coordinate, how far any, and how much farther after one that kept its promise.
@@ -361,13 +360,20 @@ class TreeNewton(RoundSolver[TreeState]):
         return verdict.status != "round limit" or stuck
 
     def step(self, state: TreeState, tol: float) -> tuple[TreeState, Verdict]:
-        """One evaluation; where it is not the last one, an interlude if somebody wants one."""
+        """One evaluation; where it is not the last one, an interlude if an agent wants one."""
         x = np.tile(state.search.x, (len(self.objective.experts), 1))
         if self.lazy and np.isfinite(state.search.value):
             values = self.objective(x)
-            hessian = self._secant(state.search, values)
+            step, change = state.search.x - state.search.best, values.gradient[0] - state.search.gradient
+            hessian = secant_hessian(state.search.hessian, step, change)[None]
         else:
-            values, hessian = evaluate_with_hessian(self.objective, x)
+            # All at once, so that they run side by side: an agent that is alone in its process then uses all cores
+            # without threads inside BLAS, which wait for each other as soon as other work needs a core.
+            steps = ForwardDifferences(self.objective, x)
+            agents = np.concatenate([np.arange(len(x)), steps.agents])
+            every = self.objective(np.concatenate([x, steps.places]), agents)
+            values = every.part(slice(len(x)))
+            hessian = steps.hessian(values, every.part(slice(len(x), None)))
             state = replace(state, measured_at=state.search.x)
         row, before = self._decided(state, tol, self._rows(values, hessian)), state.search
         wanted, late = row[-2:] > 0.0
@@ -390,11 +396,6 @@ class TreeNewton(RoundSolver[TreeState]):
         local = replace(state.local, x=x, values=values) if accepted else state.local
         better = np.isinf(before.value) or search.value < before.value - ROUNDING * abs(before.value)
         return replace(state, local=local, search=search, stalls=0 if better else state.stalls + 1)
-
-    def _secant(self, search: Search, values: Values) -> Array:
-        """(1, P, P) the Hessian, from how the gradient has changed on the way to `search.x`."""
-        step, change = search.x - search.best, values.gradient[0] - search.gradient
-        return secant_hessian(search.hessian, step, change)[None]
 
     def _with_measured_hessian(self, state: TreeState, tol: float) -> TreeState:
         """With the Hessian at the best point so far, by finite differences, and the next step that follows from it."""

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.engines.base import Evaluation
-from fleetgp.engines.expert import Expert, evaluate
+from fleetgp.engines.expert import Expert, evaluate, reweighed
 from fleetgp.errors import NumericalError
+from fleetgp.linalg.threads import side_by_side
 from fleetgp.training.constraints import Prior
 
 
@@ -37,28 +39,21 @@ class Values:
         """(A,) nll without what priors have added."""
         return self.nll - self.penalty
 
-    def part(self, rows: slice) -> Values:
-        """Those of some agents."""
-        penalty = np.broadcast_to(self.penalty, self.nll.shape)
-        return Values(self.nll[rows], self.gradient[rows], self.jitter[rows], self.engine[rows], penalty[rows])
-
-    def renewed(self, rows: IntArray, other: Values) -> Values:
-        """These values, with those of the agents `rows` taken from `other`, which has no others."""
-        penalty = np.zeros_like(self.nll)
-        pairs = (self.nll, other.nll), (self.gradient, other.gradient), (self.jitter, other.jitter)
-        for own, new in (*pairs, (self.engine, other.engine), (penalty, other.penalty)):
-            own[rows] = new
-        return replace(self, penalty=penalty)
+    def part(self, agents: IntArray | slice) -> Values:
+        return self._each(lambda values: values[agents])
 
     def replaced(self, where: BoolArray, other: Values) -> Values:
         """These values, with the agents in `where` taken from `other`."""
-        return Values(
-            np.where(where, other.nll, self.nll),
-            np.where(where[:, None], other.gradient, self.gradient),
-            np.where(where, other.jitter, self.jitter),
-            np.where(where, other.engine, self.engine),
-            np.where(where, other.penalty, self.penalty),
-        )
+        return self._each(lambda own, new: np.where(where.reshape(-1, *[1] * (own.ndim - 1)), new, own), other)
+
+    def _each(self, change: Callable[..., Any], *others: Values) -> Values:
+        """What becomes of every array, (A, ...) of each."""
+
+        def arrays(values: Values) -> tuple[Any, ...]:
+            penalty = np.broadcast_to(values.penalty, values.nll.shape)
+            return values.nll, values.gradient, values.jitter, values.engine, penalty
+
+        return Values(*(change(*rows) for rows in zip(arrays(self), *map(arrays, others), strict=True)))
 
 
 class Objective:
@@ -73,40 +68,31 @@ class Objective:
         self.share = share
 
     def of(self, experts: Sequence[Expert]) -> Objective:
-        """The same for other experts."""
         return Objective(experts, self.prior, self.share)
 
     def changed(self, change: Callable[[Expert], Expert]) -> Objective:
         """The same for what becomes of each expert."""
         return self.of([change(expert) for expert in self.experts])
 
-    def only(self, i: int) -> Objective:
-        """That of one hosted agent alone."""
-        return self.of([self.experts[i]])
+    def reweighed(self, log_thetas: Array) -> Objective:
+        """The same with weights against outliers for these log theta, (A, P)."""
+        return self.of(reweighed_experts(self.experts, log_thetas))
 
     @property
     def sizes(self) -> IntArray:
         """(A,) how many observations each has."""
         return np.array([expert.size for expert in self.experts])
 
-    def answers(self, rows: IntArray, log_thetas: Array) -> list[Evaluation | NumericalError]:
-        """Some of the agents, each at its own log theta; a failure in its place."""
-        return evaluate([self.experts[i] for i in rows], log_thetas)
+    def __call__(self, log_thetas: Array, agents: IntArray | None = None) -> Values:
+        """Evaluate some agents (K,), each at its own log theta (K, P); without `agents` all of them, once.
 
-    def __call__(self, log_thetas: Array, where: BoolArray | None = None) -> Values:
-        """Evaluate at (A, P); with `where` only these agents, the others hold zeros."""
-        if where is None:
-            return self.at(np.arange(len(log_thetas)), log_thetas)
-        agents = len(where)
-        nothing = Values(
-            np.zeros(agents), np.zeros_like(log_thetas), np.zeros(agents), np.full(agents, "dense", dtype=object)
-        )
-        rows = np.flatnonzero(where)
-        return nothing.renewed(rows, self.at(rows, log_thetas[rows]))
+        An agent may come several times.
+        """
+        experts = self.experts if agents is None else [self.experts[i] for i in agents]
+        return self.values(log_thetas, evaluate(experts, log_thetas))
 
-    def at(self, rows: IntArray, log_thetas: Array) -> Values:
-        """Evaluate some agents (K,), each at its own log theta (K, P); an agent may come several times."""
-        answers = self.answers(rows, log_thetas)
+    def values(self, log_thetas: Array, answers: Sequence[Evaluation | NumericalError]) -> Values:
+        """The answers as arrays, with the priors' penalty at these log theta."""
         # Where the covariance cannot be factorized the likelihood is taken as infinite.
         failed = Evaluation(np.inf, np.full(log_thetas.shape[1], np.nan), 0.0)
         sound = [failed if isinstance(each, NumericalError) else each for each in answers]
@@ -121,6 +107,13 @@ class Objective:
         penalty = self.share * self.prior.penalty(log_thetas)
         values.gradient[:] += self.share * self.prior.gradient(log_thetas)
         return replace(values, nll=values.nll + penalty, penalty=penalty)
+
+    def renewed(self, values: Values, log_thetas: Array, where: BoolArray) -> Values:
+        """Evaluate the agents in `where` again, at their rows of (A, P)."""
+        if not where.any():
+            return values
+        agents = np.flatnonzero(where)
+        return values.replaced(where, self(log_thetas[agents], agents).part(np.cumsum(where) - 1))
 
     @property
     def silent(self) -> BoolArray:
@@ -142,10 +135,17 @@ class Objective:
         rows = zip(self.experts, log_thetas, values.engine, strict=True)
         return np.array([expert.error_estimate(x) if name == "vecchia" else 0.0 for expert, x, name in rows])
 
-    def one(self, i: int, log_theta: Array) -> tuple[float, Array, float]:
-        """nll, gradient and jitter of one hosted agent."""
-        values = self.only(i)(log_theta[None])
-        return float(values.nll[0]), values.gradient[0], float(values.jitter[0])
+
+def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expert]:
+    """Each with weights against outliers at its own log theta, (A, P)."""
+
+    def one(pair: tuple[Expert, Array]) -> Expert:
+        try:
+            return reweighed(*pair)
+        except NumericalError:  # nor is there a likelihood, which says so
+            return pair[0]
+
+    return side_by_side(one, list(zip(experts, np.exp(log_thetas), strict=True)))
 
 
 #: Step of the forward differences, and the smallest eigenvalue relative to the largest.
@@ -201,42 +201,38 @@ class Local:
         return cls(x, nothing, Curvature.constant(1.0, x))
 
 
+class ForwardDifferences:
+    """Hessians at log theta (A, P) by forward differences of the gradient, P evaluations for an agent.
+
+    Fewer for agents whose data do not depend on all of x: along such coordinates only the priors bend.
+
+    where: (A,) which agents are measured; None for all.
+    agents, places: (K,) and (K, P), where the likelihoods have to be evaluated.
+    """
+
+    def __init__(self, objective: Objective, x: Array, where: BoolArray | None = None) -> None:
+        self.silent, self._bend = objective.silent, np.broadcast_to(objective.bend, x.shape[1])
+        measured = ~self.silent if where is None else where[:, None] & ~self.silent
+        self.agents, self._coordinates = np.nonzero(measured)
+        self.places = x[self.agents] + STEP * np.eye(x.shape[1])[self._coordinates]
+
+    def hessian(self, here: Values, there: Values) -> Array:
+        """Symmetric, (A, P, P), from the likelihoods at x and at `places`.
+
+        It is not finite where a likelihood nearby is not, and without meaning for agents that are not measured.
+        """
+        agents, width = self.silent.shape
+        hessian = np.zeros((agents, width, width))
+        for i, k in np.argwhere(self.silent):
+            hessian[i, k, k] = self._bend[k]
+        hessian[self.agents, self._coordinates] = (there.gradient - here.gradient[self.agents]) / STEP
+        return np.asarray(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
+
+
 def measure_hessian(objective: Objective, x: Array, values: Values, where: BoolArray) -> Array:
-    """The Hessians at x (A, P) by forward differences of the gradient, symmetric, (A, P, P); P evaluations.
-
-    Fewer for agents whose data do not depend on all of x: along such coordinates only the priors bend. They hold no
-    meaning for agents that are not in `where`, and are not finite where a likelihood nearby is not.
-    """
-    silent = objective.silent
-    rows, columns = np.nonzero(where[:, None] & ~silent)
-    shifted = objective.at(rows, x[rows] + STEP * np.eye(x.shape[1])[columns])
-    return _from_slopes(objective, silent, (rows, columns), shifted.gradient - values.gradient[rows])
-
-
-def evaluate_with_hessian(objective: Objective, x: Array) -> tuple[Values, Array]:
-    """The likelihoods at x (A, P), and their Hessians as `measure_hessian` has them, (A, P, P).
-
-    All evaluations are asked for at once, so that they run side by side: an agent that is alone in its process then
-    uses all cores without threads inside BLAS, which wait for each other as soon as other work needs a core.
-    """
-    silent, agents = objective.silent, np.arange(len(x))
-    rows, columns = np.nonzero(~silent)
-    shifted = x[rows] + STEP * np.eye(x.shape[1])[columns]
-    both = objective.at(np.concatenate([agents, rows]), np.concatenate([x, shifted]))
-    values, around = both.part(slice(len(x))), both.part(slice(len(x), None))
-    slopes = around.gradient - values.gradient[rows]
-    return values, _from_slopes(objective, silent, (rows, columns), slopes)
-
-
-def _from_slopes(objective: Objective, silent: BoolArray, places: tuple[IntArray, IntArray], slopes: Array) -> Array:
-    """Hessians (A, P, P) from differences of gradients (K, P) along one coordinate of one agent each."""
-    agents, width = silent.shape
-    hessian = np.zeros((agents, width, width))
-    bend = np.broadcast_to(objective.bend, width)
-    for i, k in np.argwhere(silent):
-        hessian[i, k, k] = bend[k]
-    hessian[places] = slopes / STEP
-    return np.asarray(0.5 * (hessian + np.swapaxes(hessian, 1, 2)))
+    """The Hessians (A, P, P) at x (A, P), where the likelihoods are known, of the agents in `where`."""
+    steps = ForwardDifferences(objective, x, where)
+    return steps.hessian(values, objective(steps.places, steps.agents))
 
 
 def measure_curvature(objective: Objective, x: Array, values: Values, where: BoolArray) -> Curvature:

@@ -32,7 +32,7 @@ PAPER_RHO, PAPER_STIFFNESS, PAPER_ROUNDS, PAPER_TOL = 500.0, 5000.0, 100, 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOptions(TrainerOptions):
-    """Settings known to every agent. None means not given: the method chooses.
+    """Settings known to every agent: those of `TrainerOptions`, and of the model. None: the method chooses.
 
     starts: (S, P) log theta, of which the best total likelihood wins; None takes three from the size of the data.
     rounds, tol: stop when the agents agree within tol in log theta and each is within tol of a stationary point, judged
@@ -41,17 +41,12 @@ class TrainingOptions(TrainerOptions):
         is left above tol, or above rounding; dec-fact-gp and dec-g-fact-gp when the minimum is within tol in log theta.
         A round of these five is one evaluation of the likelihoods.
     seconds: stop after this time on an agent's own clock, at the end of the round or of the window of rounds in which
-        the first agent says so, with the best theta so far.
-    rho: the ADMM penalty. None chooses it from measured curvature, per hyperparameter, and keeps it safe.
-    kappa (dec-apx-gp, dec-gapx-gp), lipschitz (apx-gp, gapx-gp): the stiffness of the linearized step. None takes the
-        measured curvature.
-    nested: the inner solver of c-gp and dec-c-gp, "l-bfgs" or the paper's "gradient-descent", which has a step size,
-        `step` (1e-5).  nested_iterations: how many it may take in a round (200, or 10 of gradient descent).
+        the time of the first agent is up, with the best theta so far.
     noise_floor: the smallest sigma_eps allowed, in units of the observations' deviation: of the fleet's standard
         deviation with normalize; without, of the power of two at or above the largest standard deviation of one agent's
         own observations (of their root mean square, if no agent's observations vary). Data without noise have no best
-        sigma_eps above zero: a training that ends at the floor says so. Starts below it begin at it. 0 switches it off,
-        and nothing is sent for it.
+        sigma_eps above zero: a training that ends at the floor reports it. Starts below it begin at it. With 0 there
+        is none, and nothing is sent for it.
     known: bounds, priors and fixed values of hyperparameters; None for none. Starts beyond a bound begin at it. A lower
         bound or a fixed value of sigma_eps takes the place of the noise floor, and so does an upper bound that is not
         above it.
@@ -60,10 +55,6 @@ class TrainingOptions(TrainerOptions):
     mean: the mean function of the model, "zero", "constant" or "linear" in the inputs: first by least squares, then
         by generalized least squares and theta in turns, until it has settled.
     coordinates: of the inputs, see `fleetgp.data.transforms`.
-    engine: "auto" takes for each agent the cheaper of the engines that is certified to be exact, and beyond 1,500
-        points, where none is, "vecchia"; "moments" (squared exponential only) prefers the one whose cost does not grow
-        with the data; "dense" is LAPACK alone; "vecchia" approximates, for rough kernels and many points.
-    n_neighbours: of "vecchia": how many of its nearest earlier observations each one is given. More are better.
 
     >>> TrainingOptions(rounds=50, tol=1e-3).rounds
     50
@@ -95,7 +86,7 @@ class TrainingOptions(TrainerOptions):
 
     @property
     def step_size(self) -> float | None:
-        """Of the paper's gradient descent; None for L-BFGS."""
+        """The step size of the paper's gradient descent; None for L-BFGS."""
         return (self.step or DESCENT_STEP) if self.descends else None
 
     @property

@@ -1,29 +1,27 @@
 """Loops around a training: the mean function, weights against outliers, and the choice of a kernel.
 
-Mean function: generalized least squares and theta in turns, down the likelihood of both. It begins with ordinary
-least squares. At the theta that is the best for what is left, the best coefficients are (H'C^-1 H)^-1 H'C^-1 y, sums
-over the agents as their likelihoods are; theta continues from where it is, and so on, until the coefficients would
-change by next to nothing of their own standard errors. In expectation the two do not depend on each other, so that a
-few turns do.
+Mean function: generalized least squares and theta in turns, down the likelihood of both. It begins with ordinary least
+squares. At the best theta for the residuals, the best coefficients are (H'C^-1 H)^-1 H'C^-1 y, sums over the agents as
+their likelihoods are; theta continues from where it is, until the coefficients would change by a small part of their
+own standard errors. In expectation theta and coefficients do not depend on each other, so that a few turns are enough.
 
 Outliers: theta is trained with all observations alike, then every expert weighs its own by the rule of
-`engines.expert`, and theta is trained on from where it is. A few turns do, since the rule judges observations by their
-own spread.
+`engines.expert`, and theta is trained on from where it is. A few turns are enough, since the rule judges observations
+by their own spread.
 
-`kernel="auto"`: which kernel predicts best what it has not seen. The likelihood alone misleads where data have gaps.
+`kernel="auto"`: the kernel that best predicts what it has not seen. The likelihood alone misleads where data have gaps.
 Every kernel is trained, with the fleet's own trainer, on a sample of the data. Then each agent hides blocks of its own
 rows, five times another fifth; its own expert predicts them from the rest, and the fleet adds up the logarithms of
-their predictive density, in one reduction. The largest total wins, the first of equals. The few numbers of theta know
-the hidden rows, of every kernel alike; what predicts a row does not. A training on the rest for each fifth would cost
-five times as much, and one fifth alone does not decide: on the Gulf Stream two draws of it prefer matern52 and
-matern12, where all five prefer matern32, the best by far.
+their predictive density, in one reduction. The largest total wins, the first of equals. Theta knows the hidden rows, of
+every kernel alike: a training on the rest for each fifth would cost five times as much. One fifth alone does not
+decide: on the Gulf Stream two draws of it prefer matern52 and matern12; all five prefer matern32, the best by far.
 
 All is decided by numbers that are the same at every agent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -48,6 +46,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import SUM, Network
 from fleetgp.training.fit import Compared, Fit, MeanFit
 from fleetgp.training.methods import TrainingMethod
+from fleetgp.training.objective import reweighed_experts
 from fleetgp.training.options import TrainingOptions
 from fleetgp.training.problem import SMALLEST
 from fleetgp.training.run import Report
@@ -71,6 +70,13 @@ class Correction:
     errors: Array
     known: bool
 
+    @classmethod
+    def joined(cls, corrections: Iterable[Correction]) -> Correction:
+        """Of several outputs, one after the other."""
+        parts = list(corrections)
+        coefficients = np.concatenate([part.coefficients for part in parts])
+        return cls(coefficients, np.concatenate([part.errors for part in parts]), all(part.known for part in parts))
+
     @property
     def negligible(self) -> bool:
         return self.known and bool((np.abs(self.coefficients) <= SETTLED * self.errors).all())
@@ -81,7 +87,7 @@ NOWHERE = Correction(np.zeros(0), np.full(1, np.nan), known=False)
 
 
 class Training(Protocol):
-    """One that can be taken up again with another mean function."""
+    """One that can be continued with another mean function or other weights."""
 
     @property
     def status(self) -> Status: ...
@@ -89,8 +95,15 @@ class Training(Protocol):
     def correction(self) -> Correction:
         """At the theta that it has come to."""
 
-    def take_up(self, step: Sequence[float]) -> None:
-        """Go on from where it is, on other residuals: with so much more of the mean function."""
+    def correct_mean(self, step: Sequence[float]) -> None:
+        """Continue on other residuals: with so much more of the mean function."""
+
+
+class Reweighing(Training, Protocol):
+    """One that can also be continued with other weights."""
+
+    def reweigh(self) -> None:
+        """Continue with the weights for its theta."""
 
 
 def trend_of(scaling: Scaling, dimension: int) -> Trend:
@@ -163,7 +176,27 @@ class Settled:
         return MeanFit(scaling.offset, scaling.slope, scaling.centre, standard_errors, self.turns, self.last.negligible)
 
 
-def settle(training: Training, mean: MeanName) -> Settled | None:
+#: So many times theta is trained with weights.
+ROBUST_TURNS = 5
+
+
+def settle(training: Reweighing, mean: MeanName, *, robust: bool) -> Settled | None:
+    """Turn by turn with the mean function, and with weights against outliers; None without a mean function.
+
+    A training that did not converge is left as it is, as all agents know.
+    """
+    settled = settle_mean(training, mean)
+    for _ in range(ROBUST_TURNS if robust else 0):
+        if training.status != "converged":
+            break
+        training.reweigh()
+        turns = 0 if settled is None else settled.turns
+        settled = settle_mean(training, mean)
+        settled = None if settled is None else replace(settled, turns=settled.turns + turns)
+    return settled
+
+
+def settle_mean(training: Training, mean: MeanName) -> Settled | None:
     """Turn by turn, after the first; None without a mean function."""
     if mean == "zero":
         return None
@@ -173,44 +206,8 @@ def settle(training: Training, mean: MeanName) -> Settled | None:
         if not correction.known or correction.negligible or training.status != "converged" or turns == TURNS:
             return Settled(correction, turns)
         step = longer_step(correction, before)
-        training.take_up(step)
+        training.correct_mean(step)
         turns, before = turns + 1, (correction, step)
-
-
-#: So many times theta is trained with weights.
-ROBUST_TURNS = 5
-
-
-class Reweighing(Training, Protocol):
-    """A training that can be taken up again with other weights."""
-
-    def reweigh(self) -> None:
-        """Go on from where it is, with the weights for its theta."""
-
-
-def settle_robustly(training: Reweighing, mean: MeanName) -> Settled | None:
-    """With weights, and with the mean function, if there is one; a training that did not converge is left as it is."""
-    settled = settle(training, mean)
-    for _ in range(ROBUST_TURNS):
-        if training.status != "converged":  # as all agents know
-            break
-        training.reweigh()
-        turns = 0 if settled is None else settled.turns
-        settled = settle(training, mean)
-        settled = None if settled is None else replace(settled, turns=settled.turns + turns)
-    return settled
-
-
-def reweighed_experts(experts: Sequence[Expert], log_thetas: Array) -> list[Expert]:
-    """Each with weights at its own log theta, (A, P)."""
-
-    def one(pair: tuple[Expert, Array]) -> Expert:
-        try:
-            return reweighed(*pair)
-        except NumericalError:  # nor is there a likelihood, which says so
-            return pair[0]
-
-    return side_by_side(one, list(zip(experts, np.exp(log_thetas), strict=True)))
 
 
 def outliers_of(shards: Dataset, agents: Sequence[int], kernel: Kernel, fit: Fit, options: TrainingOptions) -> IntArray:
@@ -237,11 +234,22 @@ COARSE = 1e-3
 
 
 @dataclass(frozen=True)
-class Trial:
+class HeldOut:
     """An agent's data for a comparison. sample: what kernels are trained on.  folds: what predicts what."""
 
     sample: Observations
     folds: tuple[tuple[Observations, Observations], ...]
+
+    @classmethod
+    def of(cls, data: Observations, seed: int) -> HeldOut:
+        """Hide blocks of the agent's own area, without any message."""
+        inputs, values, folds = data.inputs, data.values, []
+        pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
+        for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
+            away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, inputs, values, seed)
+            if len(away):
+                folds.append((data.rows(np.flatnonzero(~mask)), data.rows(away)))
+        return cls(data.rows(drawn(np.arange(len(data)), SMALLEST, inputs, values, seed)), tuple(folds))
 
 
 def with_best_kernel(
@@ -258,15 +266,21 @@ def with_best_kernel(
 
     The comparison is not reported.  train: `fleetgp.training.train.train`.
     """
-    _check(method, kernels, options)
+    if method.meet == "moments":
+        raise InputError(f'{method.name} is for the kernel "se" alone: there is nothing to choose, give kernel="se"')
+    for kernel in kernels:
+        check_engine(options.engine, kernel)
     seconds = None if options.seconds is None else options.seconds / 2.0
     coarse = replace(options, tol=max(options.tol, COARSE), seconds=None if seconds is None else seconds / len(kernels))
-    trials = [_trial(own, options.seed) for own in shards.load()]
-    rows = []
-    for kernel in kernels:
+    trials = [HeldOut.of(own, options.seed) for own in shards.load()]
+    width = 3 + max(kernel.count(shards.dimension) for kernel in kernels)
+    rows = np.zeros((len(trials), len(kernels), width))  # of each agent and kernel
+    for k, kernel in enumerate(kernels):
         fit = train(method, InMemory(trial.sample for trial in trials), network, kernel, coarse, interlude=interlude)
-        rows.append(_summands(fit, trials, network, kernel, options))
-    compared = _compared(method, network, kernels, shards.dimension, _padded(rows))
+        for i, (trial, agent, theta) in enumerate(zip(trials, network.hosted, fit.thetas, strict=True)):
+            own = _of_agent(fit, theta, trial, agent, kernel, options)
+            rows[i, k, : len(own)] = own
+    compared = _compared(method, network, kernels, shards.dimension, rows)
     best = max(range(len(kernels)), key=lambda k: compared[k].density)
     if not np.isfinite(compared[best].density):
         raise NumericalError(
@@ -277,39 +291,12 @@ def with_best_kernel(
     return replace(fit, compared=compared)
 
 
-def _check(method: TrainingMethod, kernels: Kernels, options: TrainingOptions) -> None:
-    if method.meet == "moments":
-        raise InputError(f'{method.name} is for the kernel "se" alone: there is nothing to choose, give kernel="se"')
-    for kernel in kernels:
-        check_engine(options.engine, kernel)
-
-
-def _trial(data: Observations, seed: int) -> Trial:
-    """An agent hides blocks of its own area: nobody else is needed for it."""
-    inputs, values, folds = data.inputs, data.values, []
-    pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
-    for mask in (hidden(pieces, fold) for fold in range(FOLDS)):
-        away = drawn(np.flatnonzero(mask), MOST_HIDDEN // FOLDS, inputs, values, seed)
-        if len(away):
-            folds.append((data.rows(np.flatnonzero(~mask)), data.rows(away)))
-    return Trial(data.rows(drawn(np.arange(len(data)), SMALLEST, inputs, values, seed)), tuple(folds))
-
-
-def _summands(fit: Fit, trials: Sequence[Trial], network: Network, kernel: Kernel, options: TrainingOptions) -> Array:
-    """(A, 3 + P) what each hosted agent adds: the log density of its hidden rows, how many they are, whether it has
-    failed, and its log theta.
-    """
-    return np.array(
-        [
-            _of_agent(fit, theta, trial, agent, kernel, options)
-            for trial, agent, theta in zip(trials, network.hosted, fit.thetas, strict=True)
-        ]
-    )
-
-
 def _of_agent(
-    fit: Fit, theta: Array, trial: Trial, agent: int, kernel: Kernel, options: TrainingOptions
+    fit: Fit, theta: Array, trial: HeldOut, agent: int, kernel: Kernel, options: TrainingOptions
 ) -> list[float]:
+    """(3 + P) what an agent adds: the log density of its hidden rows, how many they are, whether it has failed, and its
+    log theta.
+    """
     failed, engine = [0.0, 0.0, 1.0, *np.zeros(len(theta))], (options.engine, options.n_neighbours)
     with np.errstate(all="ignore"):
         log_theta = np.log(theta)
@@ -332,16 +319,10 @@ def _of_agent(
     return [density, float(count), 0.0, *log_theta] if np.isfinite(density) else failed
 
 
-def _padded(rows: Sequence[Array]) -> Array:
-    """(A, K, 3 + P) of all kernels, P the largest number of hyperparameters of one."""
-    width = max(one.shape[1] for one in rows)
-    return np.stack([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in rows], axis=1)
-
-
 def _compared(
     method: TrainingMethod, network: Network, kernels: Kernels, dimension: int, rows: Array
 ) -> tuple[Compared, ...]:
-    """What the fleet found, the same at every agent. rows: (A, K, 3 + P)."""
+    """The fleet's comparison, the same at every agent. rows: (A, K, 3 + P), P the largest of all kernels."""
     reduction = of_fleet(network, central=not method.decentralized)
     with network.phase("kernels"):
         totals = reduction.total(rows)

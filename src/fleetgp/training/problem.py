@@ -3,10 +3,9 @@
 All that the fleet has to agree on for it is agreed here: scaling, samples of the augmented methods, starts and the
 floor of sigma_eps.
 
-An agent with many observations first trains on some of them: a thousand tell much about theta, and their exact
-likelihood costs next to nothing. All starts are followed on the smallest sample; the best one goes on with eight times
-as many, and so on, at last with all. The result is the optimum of all observations; samples only save time, and tell
-which engine suits.
+An agent with many observations first trains on some of them: a thousand say much about theta, and their exact
+likelihood is cheap. All starts are followed on the smallest sample; the best one continues with eight
+times as many, and so on, at last with all.
 
 Along an input without effect the likelihood approaches its limit as the length-scale grows; so does that of rq as alpha
 grows, and that of a part of the kernel that is not needed as its sigma_f shrinks. There is no minimum then, and nothing
@@ -21,17 +20,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
 from fleetgp.consensus.agreements import Scaling, agree_on_scaling, augmented, communication_data
-from fleetgp.consensus.reductions import Alone, ByServer, ByTree, Reduction, gather_data
+from fleetgp.consensus.reductions import Alone, Reduction, gather_data, of_fleet
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.engines.expert import MOST_DENSE, Expert
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
-from fleetgp.training.constraints import Bounds, ParameterConstraints, Prior
+from fleetgp.training.constraints import Bounds, ParameterConstraints
 from fleetgp.training.objective import Local, Objective
 from fleetgp.training.options import TrainingOptions
 
@@ -46,12 +45,13 @@ class TrainingProblem:
     known: what the bounds and the priors are from.  floor: the smallest sigma_eps that noise_floor allows; 0 if it does
     not bound it.  shift: what to add to log theta for that in the units of the data, (P,).  levels: of samples of the
     data to be trained on first.  data_at: the data that each expert has, with another mean function.
-    noises: how many hyperparameters are of the noise.  limits: those of the bounds that nobody has given, at which the
+    limits: those of the bounds that nobody has given, at which the
     likelihood is flat.  offset: how many times the size of the observations is their standard deviation, in powers of
     two; 0 where nobody knows.  interlude: what the agents may do in between.
     """
 
     method: TrainingMethod
+    kernel: Kernel
     network: Network
     reduction: Reduction
     scaling: Scaling
@@ -64,14 +64,12 @@ class TrainingProblem:
     levels: int = 0
     deadline: Deadline = NEVER
     data_at: Callable[[Scaling], Dataset] | None = None
-    noises: int = 1
     limits: Bounds = field(default_factory=Bounds)
     offset: float = 0.0
     interlude: Interlude | None = None
 
     @property
     def dimension(self) -> int:
-        """Of the inputs."""
         return self.objective.experts[0].dimension
 
     def evaluate(self, x: Array) -> Local:
@@ -95,6 +93,14 @@ class TrainingProblem:
         experts = [expert.reobserved(expert.data.with_values(one.values)) for expert, one in pairs]
         return replace(self, scaling=scaling, objective=self.objective.of(experts))
 
+    def reweighed(self, x: Array) -> TrainingProblem:
+        """With weights against outliers for these log theta, (A, P)."""
+        return replace(self, objective=self.objective.reweighed(x))
+
+    def parts(self, x: Array) -> list[tuple[TrainingProblem, Array]]:
+        """The problem of each output, and its part of log theta (A, P)."""
+        return [(self, x)]
+
 
 def prepare(
     method: TrainingMethod,
@@ -106,7 +112,8 @@ def prepare(
 ) -> TrainingProblem:
     """Agree on what a training needs, for the hosted agents, whose data are `shards`. Its time begins now."""
     deadline = Deadline.after(options.seconds, network.clock)
-    reduction, pooled = _reduction(method, network), method.meet == "pool"
+    pooled = method.meet == "pool"
+    reduction = Alone() if pooled else of_fleet(network, central=not method.decentralized)
     scaling = Scaling()
     if pooled:
         shards = InMemory(gather_data(network, shards))
@@ -122,7 +129,7 @@ def prepare(
         Expert(own, kernel, agent, options.engine, options.n_neighbours)
         for own, agent in zip(data, (None,) if pooled else network.hosted, strict=True)
     ]
-    region = _search_region(reduction, data, network, kernel, options, shift, known)
+    region = _search_region(reduction, data, network, kernel, options, shift)
     return TrainingProblem(
         method=method,
         network=network,
@@ -137,21 +144,14 @@ def prepare(
         levels=region.levels,
         deadline=deadline,
         data_at=given.rescaled,
-        noises=kernel.noise_count,
+        kernel=kernel,
         limits=region.limits,
         offset=region.offset,
         interlude=interlude,
     )
 
 
-def _reduction(method: TrainingMethod, network: Network) -> Reduction:
-    if method.meet == "pool":
-        return Alone()
-    return ByTree(network) if method.decentralized else ByServer(network)
-
-
 def _data(method: TrainingMethod, shards: Dataset, network: Network, seed: int) -> list[Observations]:
-    """The data each expert will hold."""
     if method.meet == "pool":
         return [Observations.joined(shards)]
     if method.augmented:
@@ -174,57 +174,60 @@ class SearchRegion:
 
     @classmethod
     def of(
-        cls, starts: Array, bounds: Bounds, limits: Bounds, constraints: ParameterConstraints, *, floor: float
+        cls,
+        kernel: Kernel,
+        options: TrainingOptions,
+        shift: Array,
+        dimension: int,
+        agreed: Magnitudes | None,
+        agents: int,
     ) -> SearchRegion:
-        """From the bounds of user and floor, and the limits where nothing else ends the search."""
-        limits = open_limits(limits, bounds, constraints.prior)
-        return cls(bounds.clipped(starts), within(limits, bounds), floor, limits)
+        """For the scaled observations: around the starts that were given, else by the magnitudes of the data.
+
+        shift: what to add to log theta of these for that in the units of the data.
+        agreed: None where starts were given, and the floor does not depend on the data.
+        """
+        known, noises = options.known_of(kernel.names(dimension)), kernel.noise_count
+        own = bounds = known.bounds.shifted(-shift)
+        floor = options.noise_floor * (1.0 if options.normalize or agreed is None else agreed.deviation)
+        if floor > 0.0:
+            bounds = own.floored(float(np.log(floor)), noises)
+        if options.starts is None:
+            assert agreed is not None, "without starts it is asked for"
+            reach = reach_of(agreed, agents)
+            starts = bounds.clipped(default_starts(agreed, agents, kernel))
+            starts = starts[:1] if (starts == starts[0]).all() else starts  # bounds may have made them the same
+            base, far = kernel.start(reach, 1.0, agreed.size), kernel.start(reach, LONGEST, agreed.size)
+            limits = _limits(kernel, dimension, base, np.where(far == base, LARGEST_SHAPE * base, far), LOUDEST)
+        else:
+            starts = bounds.clipped(options.starts - shift)
+            signals = np.exp(starts[:, : starts.shape[1] - noises])
+            limits = _limits(kernel, dimension, signals.min(axis=0), LARGEST_SHAPE * signals.max(axis=0), np.inf)
+        # Bounds and priors replace limits.
+        free = np.broadcast_to(known.prior.precision == 0.0, limits.lower.shape)
+        low = np.where(free & (bounds.lower == -np.inf) & (bounds.upper > limits.lower), limits.lower, -np.inf)
+        high = np.where(free & (bounds.upper == np.inf) & (bounds.lower < limits.upper), limits.upper, np.inf)
+        within = Bounds(np.maximum(bounds.lower, low), np.minimum(bounds.upper, high))
+        return cls(bounds.clipped(starts), within, 0.0 if bounds is own else floor, Bounds(low, high))
 
 
 def _search_region(
-    reduction: Reduction,
-    data: Dataset,
-    network: Network,
-    kernel: Kernel,
-    options: TrainingOptions,
-    shift: Array,
-    known: ParameterConstraints,
+    reduction: Reduction, data: Dataset, network: Network, kernel: Kernel, options: TrainingOptions, shift: Array
 ) -> SearchRegion:
     """For the scaled observations; samples come first only where neither starts nor rounds are given.
 
     Scaled observations have a deviation of 1. Otherwise it is the largest of the agents' own, rounded up.
     """
-    unbounded = 0.0 in known.lower[-kernel.noise_count :]
+    unbounded = 0.0 in options.known_of(kernel.names(data.dimension)).lower[-kernel.noise_count :]
     floored = options.noise_floor > 0.0 and not options.normalize and unbounded
     agreed = None
     if options.starts is None or floored:
         with network.phase("floor" if options.starts is not None else "starts"):
             agreed = agree_on_magnitudes(reduction, data, widths=options.starts is None, deviation=floored)
-    deviation = agreed.deviation if agreed is not None and floored else 1.0
-    bounds, floor = bounds_and_floor(known, shift, options.noise_floor * deviation, kernel.noise_count)
-    if options.starts is not None:
-        starts = bounds.clipped(options.starts - shift)
-        region = SearchRegion.of(starts, bounds, limits_around(kernel, starts, data.dimension), known, floor=floor)
-    else:
-        assert agreed is not None, "without starts it is asked for"
-        reach = reach_of(agreed, network.agents)
-        starts = different(bounds.clipped(default_starts(agreed, network.agents, kernel)))
-        limits = limits_of(kernel, reach, agreed.size, data.dimension)
-        region = SearchRegion.of(starts, bounds, limits, known, floor=floor)
-        region = replace(region, levels=agreed.levels if options.tol > 0.0 else 0)
-    return replace(region, offset=agreed.size / agreed.deviation) if agreed is not None and floored else region
-
-
-def bounds_and_floor(known: ParameterConstraints, shift: Array, floor: float, noises: int = 1) -> tuple[Bounds, float]:
-    """For the scaled observations: the bounds, and the floor if it is one of them, else 0. floor: 0 for none.
-
-    shift: what to add to log theta of these for that in the units of the data.  noises: how many sigma_eps there are.
-    """
-    own = known.bounds.shifted(-shift)
-    if floor == 0.0:
-        return own, 0.0
-    bounds = own.floored(float(np.log(floor)), noises)
-    return bounds, 0.0 if bounds is own else floor
+    region = SearchRegion.of(kernel, options, shift, data.dimension, agreed, network.agents)
+    levels = agreed.levels if agreed is not None and options.tol > 0.0 else 0
+    offset = agreed.size / agreed.deviation if agreed is not None and floored else 0.0
+    return replace(region, levels=levels, offset=offset)
 
 
 # ---- where a search ends ------------------------------------------------------------------------------------------
@@ -238,42 +241,14 @@ LARGEST_SHAPE = 1e4
 FAINTEST, LOUDEST = 1e-5, 1e3
 
 
-def limits_of(kernel: Kernel, reach: Array, size: float, dimension: int) -> Bounds:
-    """On log theta, (P,). reach: (D,) how far the data do.  size: of the observations."""
-    base, far = kernel.start(reach, 1.0, size), kernel.start(reach, LONGEST, size)
-    return _limits(kernel, dimension, base, np.where(far == base, LARGEST_SHAPE * base, far), LOUDEST)
-
-
-def limits_around(kernel: Kernel, starts: Array, dimension: int) -> Bounds:
-    """The same where nothing is known of the data but starts that were given, log theta (S, P)."""
-    own = np.exp(starts[:, : starts.shape[1] - kernel.noise_count])
-    return _limits(kernel, dimension, own.min(axis=0), LARGEST_SHAPE * own.max(axis=0), np.inf)
-
-
 def _limits(kernel: Kernel, dimension: int, signals: Array, largest: Array, loudest: float) -> Bounds:
-    noises, signal = kernel.noise_count, _signals(kernel, dimension)
+    """On log theta, (P,). signals: the sizes of each sigma_f.  largest: of the other hyperparameters, without noise."""
+    noises = kernel.noise_count
+    signal = kernel.units(dimension)[:-noises] == OBSERVED
     with np.errstate(divide="ignore"):
         lower = np.where(signal, np.log(FAINTEST * signals), -np.inf)
         upper = np.log(np.where(signal, loudest * signals, largest))
     return Bounds(np.append(lower, np.full(noises, -np.inf)), np.append(upper, np.full(noises, np.inf)))
-
-
-def _signals(kernel: Kernel, dimension: int) -> BoolArray:
-    """Which hyperparameters but for the noise are a sigma_f."""
-    return np.asarray(kernel.units(dimension)[: -kernel.noise_count] == OBSERVED)
-
-
-def open_limits(limits: Bounds, own: Bounds, prior: Prior) -> Bounds:
-    """Those of the limits that no bound and no prior replaces."""
-    free = np.broadcast_to(prior.precision == 0.0, limits.lower.shape)
-    lower = np.where(free & (own.lower == -np.inf) & (own.upper > limits.lower), limits.lower, -np.inf)
-    upper = np.where(free & (own.upper == np.inf) & (own.lower < limits.upper), limits.upper, np.inf)
-    return Bounds(lower, upper)
-
-
-def within(limits: Bounds, own: Bounds) -> Bounds:
-    """The bounds and the limits."""
-    return Bounds(np.maximum(own.lower, limits.lower), np.minimum(own.upper, limits.upper))
 
 
 # ---- samples, and default starts -----------------------------------------------------------------------------------
@@ -310,13 +285,11 @@ def sampled(objective: Objective, level: int, seed: int) -> Objective:
     level: 0 for the smallest sample.  seed: known to all. Rows are drawn by where they lie (`arrays.py`).
     """
     size = SMALLEST * TIMES**level
-    return objective.changed(lambda expert: _sample(expert, size, seed))
 
+    def sample(expert: Expert) -> Expert:
+        return expert if expert.size <= size else expert.part(expert.data.drawn(size, seed))
 
-def _sample(expert: Expert, size: int, seed: int) -> Expert:
-    if expert.size <= size:
-        return expert
-    return expert.part(expert.data.drawn(size, seed))
+    return objective.changed(sample)
 
 
 #: Length-scales of the default starts, as fractions of the reach of the data.
@@ -378,11 +351,6 @@ def reach_of(magnitudes: Magnitudes, agents: int) -> Array:
     between the two.
     """
     return np.asarray(magnitudes.widths * np.sqrt(np.sqrt(agents) * len(magnitudes.widths)))
-
-
-def different(starts: Array) -> Array:
-    """One start instead of several that bounds have made the same."""
-    return starts[:1] if (starts == starts[0]).all() else starts
 
 
 def power_of_two(x: Array) -> Array:

@@ -1,6 +1,4 @@
-"""One start of a training: it can be followed to a coarse tolerance first and taken up again; and whether it has come
-to a direction in which the likelihood is flat.
-"""
+"""One start of a training, the result of the best one, and whether it ended where the likelihood is flat."""
 
 from __future__ import annotations
 
@@ -11,11 +9,11 @@ from typing import Any, Generic
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus import Outcome, Status
+from fleetgp.consensus import Outcome, Status, drive
 from fleetgp.training.admm import Admm
 from fleetgp.training.fit import Fit, MeanFit, Start
 from fleetgp.training.problem import TrainingProblem, best_start
-from fleetgp.training.solver import Solver, State
+from fleetgp.training.solver import Minimizer, Solver, State, StepwiseSolver
 
 #: With several starts, each is first followed to this many times the tolerance, then the best one to its end; but
 #: never to a looser one than this, at which likelihoods of starts can be compared.
@@ -43,7 +41,7 @@ Report = Callable[[int, int, Array, bool], None]
 class Run(Generic[State]):
     """Where a start has come to. history: log theta after every round.  jitter: (A,) the largest so far.
 
-    With a history it goes on from where that one ended.
+    With a history it continues where that one ended.
     """
 
     def __init__(
@@ -69,17 +67,32 @@ class Run(Generic[State]):
         over = before is not None and before.status in ("diverged", "time limit")
         if before is not None and (over or tol >= self._tol or done >= rounds):
             return
-        self._tol = tol
-        state = self._begun() if before is None else before.state
-        self._outcome = self.solver.run(state, rounds=rounds - done, tol=tol, record=self._record)
+        self._tol, solver, left = tol, self.solver, rounds - done
+        if before is None:
+            state = solver.begin(self.history[-1])
+            self.jitter = state.local.values.jitter
+        else:
+            state = before.state
+        if isinstance(solver, Minimizer):
+            self._outcome = solver.run(state, rounds=left, tol=tol, record=self._record)
+            return
+        assert isinstance(solver, StepwiseSolver)
+        self._outcome = solver.ended(state, tol)
+        if self._outcome is None:
+            recursion, own = solver.rounds(tol), solver.state_of
+            end = drive(recursion, recursion.start(state), left, lambda done, running: self._record(done, own(running)))
+            self._outcome = solver.outcome(*end)
 
     def finish(self, rounds: int, tol: float) -> None:
-        """Follow it to its end. By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which
-        the limit is as good. What has come to such a direction goes to its limit, and stays there.
+        """It is chosen: follow it to its end.
+
+        By ADMM to a coarse tolerance first: it would crawl along a flat direction, of which the limit is as good. What
+        has come to such a direction goes to its limit, and stays there.
         """
+        self.chosen = True
         if isinstance(self.solver, Admm) and tol > 0.0:
             self.go(rounds, coarse(tol))
-            trial = tried(self.problem, self)
+            trial = tried(self.problem, self.outcome)
             jumps = np.zeros(0, dtype=bool) if trial is None else trial.gains >= -NO_LOSS
             if trial is not None and jumps.any() and self._outcome is not None:
                 self.solver = self.solver.pinned(trial.numbers[jumps], trial.limits[jumps])
@@ -121,11 +134,6 @@ class Run(Generic[State]):
         self.history[-1] = x
         self._outcome = replace(self._outcome, status=status)
 
-    def _begun(self) -> State:
-        state = self.solver.begin(self.history[-1])
-        self.jitter = state.local.values.jitter
-        return state
-
     def _record(self, _: int, state: State) -> None:
         self.history.append(state.local.x)
         self.jitter = np.maximum(self.jitter, state.local.values.jitter)
@@ -134,25 +142,13 @@ class Run(Generic[State]):
 
 
 def coarse(tol: float) -> float:
-    """The tolerance to which a start is followed first."""
     return min(tol * COARSE, LOOSEST)
 
 
-def follow(problem: TrainingProblem, runs: Sequence[Run[Any]], rounds: int, tol: float, *, to_end: bool = True) -> int:
-    """Follow all starts to where their likelihoods can be compared, or as many as there is time for, and the best one
-    to its end; which one that is.
-    """
-    best = 0
-    if len(runs) > 1 or not to_end:
-        for run in runs:
-            run.go(rounds, coarse(tol))
-            if run.outcome.status == "time limit":
-                break
-        with problem.network.phase("choice"):
-            best, _ = best_start(problem.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
-    if to_end:
-        runs[best].chosen = True
-        runs[best].finish(rounds, tol)
+def best_run(problem: TrainingProblem, runs: Sequence[Run[Any]]) -> int:
+    """The number of the run that the fleet chooses, of those that there was time for."""
+    with problem.network.phase("choice"):
+        best, _ = best_start(problem.reduction, np.stack([run.nll for run in runs if run.begun], axis=1))
     return best
 
 
@@ -162,7 +158,6 @@ def sizes_of(problem: TrainingProblem) -> IntArray:
 
 
 def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any], mean: MeanFit | None) -> Fit:
-    """The result of a training that has ended."""
     hosted = len(problem.network.hosted)
     outcome = chosen.outcome
     history = problem.thetas(np.stack(chosen.history))
@@ -173,7 +168,7 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
             problem.network.scatter(history[-1, 0], "hyperparameters")
             if mean is not None:
                 problem.network.scatter(mean.coefficients, "statistics")
-    ended = directions(problem, chosen)
+    flat, stopped = flat_and_stopped(problem, outcome)
     return Fit(
         method=problem.method.name,
         thetas=history[-1],
@@ -194,10 +189,11 @@ def fit_of(problem: TrainingProblem, runs: Sequence[Run[Any]], chosen: Run[Any],
         used=sizes_of(problem),
         nlls=chosen.likelihood,
         start_nlls=np.stack([run.likelihood for run in runs if run.begun]),
-        noises=problem.noises,
+        noises=problem.kernel.noise_count,
+        kernel=problem.kernel.name,
         offset=problem.offset,
-        flat_numbers=ended.flat,
-        stopped_numbers=ended.stopped,
+        flat_numbers=flat,
+        stopped_numbers=stopped,
     )
 
 
@@ -207,16 +203,6 @@ def with_mean(status: Status, mean: MeanFit | None) -> Status:
 
 
 # ---- flat directions ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Ended:
-    """Of a search: the numbers of the hyperparameters along which the likelihood is flat where it ended, and of those
-    that stand at their limit though it is not.
-    """
-
-    flat: tuple[int, ...] = ()
-    stopped: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,13 +221,13 @@ class Trial:
     at: BoolArray
 
 
-def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
+def tried(problem: TrainingProblem, outcome: Outcome[Any]) -> Trial | None:
     """What there is beyond, of a search that converged; None if nothing has come near a limit.
 
     All agents ask the same, since they know the same point, and conclude the same from the same sums. Nothing is sent
     unless a hyperparameter has come near its limit.
     """
-    outcome, limits = run.outcome, problem.limits
+    limits = problem.limits
     if outcome.status != "converged" or outcome.agreed is None or not limits.given.any():
         return None
     low, high = (np.broadcast_to(end, outcome.agreed.shape) for end in (limits.lower, limits.upper))
@@ -255,7 +241,7 @@ def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
     places = np.tile(own, (2, len(numbers), 1, 1))
     for k, number in enumerate(numbers):
         places[0, k, :, number], places[1, k, :, number] = ends[k], backs[k]
-    values = problem.objective.at(np.tile(np.arange(len(own)), 2 * len(numbers)), places.reshape(-1, own.shape[1]))
+    values = problem.objective(places.reshape(-1, own.shape[1]), np.tile(np.arange(len(own)), 2 * len(numbers)))
     nlls = np.column_stack([outcome.state.local.values.nll, values.nll.reshape(-1, len(own)).T])
     with problem.network.phase("flat"):
         totals = problem.reduction.total(np.where(np.isfinite(nlls), nlls, INFINITE))
@@ -264,10 +250,12 @@ def tried(problem: TrainingProblem, run: Run[Any]) -> Trial | None:
     return Trial(numbers, ends, totals[0] - there, np.abs(there - back), np.asarray(at))
 
 
-def directions(problem: TrainingProblem, run: Run[Any]) -> Ended:
-    """Whether a search that converged ended in a flat direction."""
-    trial = tried(problem, run)
+def flat_and_stopped(problem: TrainingProblem, outcome: Outcome[Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The numbers of the hyperparameters along which the likelihood is flat where a search ended, and of those that
+    stand at their limit though it is not.
+    """
+    trial = tried(problem, outcome)
     if trial is None:
-        return Ended()
+        return (), ()
     flat = (trial.gains >= -NEGLIGIBLE) & (trial.changes <= NEGLIGIBLE)
-    return Ended(tuple(trial.numbers[flat].tolist()), tuple(trial.numbers[~flat & trial.at].tolist()))
+    return tuple(trial.numbers[flat].tolist()), tuple(trial.numbers[~flat & trial.at].tolist())

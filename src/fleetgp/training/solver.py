@@ -5,12 +5,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus import UNWATCHED, Outcome, Running, Verdict, drive
+from fleetgp.consensus import Outcome, Verdict
+from fleetgp.consensus.iterate import Recursion
 from fleetgp.training.objective import Local
 
 
@@ -25,47 +27,48 @@ State = TypeVar("State", bound=SolverState)
 
 
 class Solver(abc.ABC, Generic[State]):
-    """Follows a start of a training to its end. A state is never changed in place."""
+    """Follows a start of a training to its end. A state is never changed in place.
+
+    It is a `Minimizer` or a `StepwiseSolver`.
+    """
 
     @abc.abstractmethod
     def begin(self, x: Array) -> State:
         """The state before the first round, from a start: log theta, (A, P)."""
+
+
+class Minimizer(Solver[State]):
+    """One without single steps."""
 
     @abc.abstractmethod
     def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]:
         """To a tolerance in log theta; with tol = 0 for exactly `rounds` rounds. record: called after each of them."""
 
 
-class Rounds(Protocol[State]):
-    """The rounds of a solver: a `Recursion` over states that are watched."""
+class Rounds(Recursion[Any], Protocol):
+    """The rounds of a solver, for `drive`."""
 
-    def start(self, state: State) -> Running[State]: ...
-
-    def step(self, running: Running[State]) -> tuple[Running[State], Verdict | None]: ...
-
-    def ends(self, running: Running[State], verdict: Verdict) -> bool: ...
+    def start(self, state: Any) -> Any: ...
 
 
 class StepwiseSolver(Solver[State]):
     """One that goes round by round, so that a caller can take one step of it."""
 
     @abc.abstractmethod
-    def rounds(self, tol: float) -> Rounds[State]:
+    def rounds(self, tol: float) -> Rounds:
         """Its rounds, judged to a tolerance; with tol = 0 never converged."""
+
+    @abc.abstractmethod
+    def state_of(self, running: Any) -> State:
+        """Its own state in what the driver steps."""
 
     def ended(self, state: State, tol: float) -> Outcome[State] | None:
         """How it has ended already, if it has."""
         return None
 
-    def run(self, state: State, *, rounds: int, tol: float, record: Callable[[int, State], None]) -> Outcome[State]:
-        before = self.ended(state, tol)
-        if before is not None:
-            return before
-        recursion = self.rounds(tol)
-        running, done, verdict = drive(
-            recursion, recursion.start(state), rounds, lambda done, running: record(done, running.state)
-        )
-        outcome = Outcome.of(running.state, done, verdict)
+    def outcome(self, running: Any, done: int, verdict: Verdict | None) -> Outcome[State]:
+        """How its rounds ended, from what the driver returns."""
+        outcome = Outcome.of(self.state_of(running), done, verdict)
         broken = not np.isfinite(outcome.state.local.values.nll).all()
         return replace(outcome, status="diverged") if broken else outcome
 
@@ -81,22 +84,19 @@ class RoundSolver(StepwiseSolver[State]):
         """Whether a verdict ends the rounds."""
         return verdict.status != "round limit"
 
-    def rounds(self, tol: float) -> JudgedRounds[State]:
+    def rounds(self, tol: float) -> Rounds:
         return JudgedRounds(self, tol)
 
+    def state_of(self, running: State) -> State:
+        return running
 
-class JudgedRounds(Generic[State]):
-    """The rounds of a `RoundSolver`."""
 
-    def __init__(self, solver: RoundSolver[State], tol: float) -> None:
-        self.solver, self.tol = solver, tol
+class JudgedRounds:
+    """The rounds of a `RoundSolver`: what the driver steps is the solver's own state."""
 
-    def start(self, state: State) -> Running[State]:
-        return Running(state, state, UNWATCHED)
+    def __init__(self, solver: RoundSolver[Any], tol: float) -> None:
+        self.step = partial(solver.step, tol=tol)
+        self.ends = solver.ends
 
-    def step(self, running: Running[State]) -> tuple[Running[State], Verdict]:
-        state, verdict = self.solver.step(running.state, self.tol)
-        return self.start(state), verdict
-
-    def ends(self, running: Running[State], verdict: Verdict) -> bool:
-        return self.solver.ends(running.state, verdict)
+    def start(self, state: Any) -> Any:
+        return state

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array, IntArray
+from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Running, Status, Verdict
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import of_fleet
@@ -31,49 +31,14 @@ from fleetgp.training.outer_loops import (
     Correction,
     agree_on_correction,
     outliers_of,
-    reweighed_experts,
     settle,
-    settle_robustly,
     trend_of,
     with_best_kernel,
 )
 from fleetgp.training.problem import TrainingProblem, prepare, sampled
-from fleetgp.training.run import Report, Run, coarse, fit_of, follow, sizes_of
-from fleetgp.training.solver import Rounds
+from fleetgp.training.run import Report, Run, best_run, coarse, fit_of, sizes_of
+from fleetgp.training.solver import Rounds, SolverState
 from fleetgp.validation import check_whole
-
-
-def to_model_units(shift: Array, options: TrainingOptions) -> TrainingOptions:
-    """The options, with starts and constraints on theta for the coordinates of the model.
-
-    shift: what to add to log theta of these for that of the user, (P,).
-    """
-    starts = None if options.starts is None else options.starts - shift
-    known = None if options.known is None else options.known.rescaled(np.exp(-shift))
-    return replace(options, starts=starts, known=known)
-
-
-def report_in_user_units(shift: Array, report: Report) -> Report:
-    """A report of theta as the user knows it."""
-    return lambda start, done, thetas, chosen: report(start, done, in_user_units(shift, thetas), chosen)
-
-
-def to_user_units(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
-    """The result, in units that the user knows; its moments and its scaling stay those of the model."""
-    return replace(
-        fit,
-        thetas=in_user_units(shift, fit.thetas),
-        history=in_user_units(shift, fit.history),
-        starts=tuple(replace(start, theta0=in_user_units(shift, start.theta0)) for start in fit.starts),
-        known=fit.known.rescaled(np.exp(shift)),
-        mean=None if fit.mean is None else fit.mean.to_user_units(coordinates),
-        coordinates=coordinates,
-    )
-
-
-def in_user_units(shift: Array, theta: Array) -> Array:
-    with np.errstate(over="ignore"):
-        return np.asarray(theta * np.exp(shift))
 
 
 def train(
@@ -103,25 +68,51 @@ def train(
             reduction = of_fleet(network, central=not method.decentralized)
             coordinates = agree_on_coordinates(reduction, shards, options.coordinates)
         shift = coordinates.shift(kernel.units(shards.dimension))
-        inside = replace(to_model_units(shift, options), coordinates=CoordinateRule())
-        heard = report and report_in_user_units(shift, report)
+        # Of theta in the coordinates of the model.
+        starts = None if options.starts is None else options.starts - shift
+        known = None if options.known is None else options.known.rescaled(np.exp(-shift))
+        inside = replace(options, starts=starts, known=known, coordinates=CoordinateRule())
+        inner_report = report and report_in_user_units(shift, report)
         with translate_theta_errors(units=np.exp(shift)):
-            fit = train(method, shards.moved(coordinates), network, kernel, inside, heard, interlude)
+            fit = train(method, shards.moved(coordinates), network, kernel, inside, inner_report, interlude)
         return to_user_units(coordinates, shift, fit)
     moments = method.meet == "pool" and not shards.in_memory and has_moments(kernel, options.engine)
     if method.meet == "moments" or moments:
         try:
-            return replace(MomentsTraining(method, shards, network, kernel, options, report).fit(), kernel=kernel.name)
+            return MomentsTraining(method, shards, network, kernel, options, report).fit()
         except NumericalError as why:
             if not moments:
                 raise
             shards.load_instead(why)
     training = LocalTraining(prepare(method, shards, network, kernel, options, interlude), options, report)
     training.run()
-    fit = replace(training.settled(robust=kernel.noise_model.robust), kernel=kernel.name)
+    fit = training.fit(robust=kernel.noise_model.robust)
     if not kernel.noise_model.robust:
         return fit
     return replace(fit, outliers=outliers_of(shards, network.hosted, kernel, fit, options))
+
+
+def report_in_user_units(shift: Array, report: Report) -> Report:
+    """A report of theta as the user knows it."""
+    return lambda start, done, thetas, chosen: report(start, done, in_user_units(shift, thetas), chosen)
+
+
+def to_user_units(coordinates: Coordinates, shift: Array, fit: Fit) -> Fit:
+    """The result, in units that the user knows; its moments and its scaling stay those of the model."""
+    return replace(
+        fit,
+        thetas=in_user_units(shift, fit.thetas),
+        history=in_user_units(shift, fit.history),
+        starts=tuple(replace(start, theta0=in_user_units(shift, start.theta0)) for start in fit.starts),
+        known=fit.known.rescaled(np.exp(shift)),
+        mean=None if fit.mean is None else fit.mean.to_user_units(coordinates),
+        coordinates=coordinates,
+    )
+
+
+def in_user_units(shift: Array, theta: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(theta * np.exp(shift))
 
 
 class LocalTraining:
@@ -133,76 +124,80 @@ class LocalTraining:
     def __init__(self, problem: TrainingProblem, options: TrainingOptions, report: Report | None) -> None:
         self.problem, self.options, self.report = problem, options, report
         self.runs: Sequence[Run[Any]] = ()
-        self._sample: IntArray = np.zeros(0, dtype=np.int64)
 
     @property
     def status(self) -> Status:
         return self.chosen.outcome.status
 
     def run(self) -> None:
-        """From all starts, the best one to its end."""
-        problem, options = self.problem, self.options
-        with problem.network.phase("training"):
-            if problem.levels:
-                self._run_by_samples()
-            else:
-                self.runs = [self._begun(problem, number) for number in range(len(problem.starts))]
-                self.chosen = self.runs[follow(problem, self.runs, options.rounds, options.tol)]
+        """From all starts, the best one to its end.
 
-    def _begun(self, problem: TrainingProblem, number: int, history: list[Array] | None = None) -> Run[Any]:
+        With samples, all starts are followed on the smallest one, the best on larger ones and at last on all data.
+        """
+        whole, options, levels = self.problem, self.options, self.problem.levels
+
+        def on(level: int) -> TrainingProblem:
+            if level == levels:
+                return whole
+            return replace(whole, objective=sampled(whole.objective, level, options.seed))
+
+        self.problem, rounds, best = on(0), max(1, options.rounds // 2) if levels else options.rounds, 0
+        self._sample = sizes_of(self.problem) if levels else np.zeros(0, dtype=np.int64)
+        self.runs = [self._begun(number) for number in range(len(whole.starts))]
+        with whole.network.phase("training"):
+            if levels or len(self.runs) > 1:
+                for run in self.runs:
+                    run.go(rounds, coarse(options.tol))
+                    if run.outcome.status == "time limit":
+                        break
+                best = best_run(whole, self.runs)
+            self.chosen = self.runs[best]
+            if not levels:
+                self.chosen.finish(rounds, options.tol)
+            for level in range(1, levels + 1):
+                if self.status == "time limit":
+                    break
+                # A start that diverged on a sample gets another chance.
+                history = None if self.status == "diverged" else self.chosen.history
+                self._continue_on(on(level), history, options.tol if level == levels else coarse(options.tol))
+
+    def _begun(self, number: int, history: list[Array] | None = None) -> Run[Any]:
         """A start before its first round, or where a history ends."""
-        return Run(problem, problem.method.solver(problem, self.options), number, self.report, history)
+        return Run(self.problem, self.problem.method.solver(self.problem, self.options), number, self.report, history)
 
-    def _run_by_samples(self) -> None:
-        """All starts on the smallest sample, the best one on larger ones and at last on all data."""
-        problem, options = self.problem, self.options
-        small = here = replace(problem, objective=sampled(problem.objective, 0, options.seed))
-        self.runs = [self._begun(small, number) for number in range(len(problem.starts))]
-        self._sample = sizes_of(small)
-        run = self.runs[follow(small, self.runs, max(1, options.rounds // 2), options.tol, to_end=False)]
-        for level in range(1, problem.levels + 1):
-            if run.outcome.status == "time limit":
-                break
-            last = level == problem.levels
-            here = problem if last else replace(problem, objective=sampled(problem.objective, level, options.seed))
-            # A start that diverged on a sample gets another chance.
-            history = None if run.outcome.status == "diverged" else run.history
-            run = self._continued(here, run, history, options.tol if last else coarse(options.tol))
-        self.problem, self.chosen = here, run
-
-    def _continued(self, here: TrainingProblem, run: Run[Any], history: list[Array] | None, tol: float) -> Run[Any]:
-        """A run of the chosen start, on other data."""
-        if here.levels:
-            here.objective.settle(run.history[-1])
-        run = self._begun(here, run.number, history)
-        run.chosen = True
-        run.finish(max(self.options.rounds, len(run.history)), tol)  # one at least
-        return run
+    def _continue_on(self, problem: TrainingProblem, history: list[Array] | None, tol: float) -> None:
+        """Follow the chosen start on other data to its end."""
+        if problem.levels:
+            problem.objective.settle(self.chosen.history[-1])
+        self.problem = problem
+        self.chosen = self._begun(self.chosen.number, history)
+        self.chosen.finish(max(self.options.rounds, len(self.chosen.history)), tol)  # one at least
 
     def correction(self) -> Correction:
-        problem, x = self.problem, self.chosen.history[-1]
-        trend = trend_of(problem.scaling, problem.dimension)
-        with problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
-            return agree_on_correction(problem.reduction, problem.objective.experts, np.exp(x), trend)
+        with self.problem.network.phase("mean"), np.errstate(over="ignore", under="ignore"):
+            return Correction.joined(
+                agree_on_correction(
+                    part.reduction, part.objective.experts, np.exp(x), trend_of(part.scaling, part.dimension)
+                )
+                for part, x in self.problem.parts(self.chosen.history[-1])
+            )
 
-    def take_up(self, step: Sequence[float]) -> None:
-        self._continue_on(self.problem.corrected(step))
+    def correct_mean(self, step: Sequence[float]) -> None:
+        self.resume(self.problem.corrected(step))
 
     def reweigh(self) -> None:
-        objective = self.problem.objective
-        experts = reweighed_experts(objective.experts, self.chosen.history[-1])
-        self._continue_on(replace(self.problem, objective=objective.of(experts)))
+        self.resume(self.problem.reweighed(self.chosen.history[-1]))
 
-    def _continue_on(self, problem: TrainingProblem) -> None:
-        self.problem = problem
+    def resume(self, problem: TrainingProblem) -> None:
+        """Continue with other residuals or other weights."""
         with problem.network.phase("training"):
-            self.chosen = self._continued(problem, self.chosen, self.chosen.history, self.options.tol)
+            self._continue_on(problem, self.chosen.history, self.options.tol)
 
-    def settled(self, *, robust: bool = False) -> Fit:
+    def fit(self, *, robust: bool) -> Fit:
         """The result, after turns with the mean function and with weights against outliers where there are any."""
-        settled = settle_robustly(self, self.options.mean) if robust else settle(self, self.options.mean)
-        mean = None if settled is None else settled.of(self.problem.scaling, settled.last.errors)
-        fit = self.ended(mean)
+        mean = settle(self, self.options.mean, robust=robust)
+        mean_fit = None if mean is None else mean.of(self.problem.scaling, mean.last.errors)
+        fit = self.ended(mean_fit)
         local = self.chosen.outcome.state.local
         known = np.isfinite(local.values.nll).all()
         estimates = self.problem.objective.error_estimates(local.x, local.values) if known else np.zeros(len(local.x))
@@ -214,13 +209,13 @@ class LocalTraining:
 
 
 #: A training between two rounds. It is never changed in place: a state can be stepped again. On a graph that varies
-#: with time the network goes on in any case.
-TrainingState = Running[Any]
+#: with time the network advances in any case.
+TrainingState = Running[Any] | SolverState
 
 
 @dataclass(frozen=True)
 class TrainingInfo:
-    """What one round tells, of the agents hosted here.
+    """The result of one round for the agents hosted here.
 
     thetas: (A, P) each agent's hyperparameters, in the units of the data.
     nll: (A,) each agent's likelihood there, of the scaled observations with normalize.
@@ -268,40 +263,41 @@ class Trainer:
     """
 
     def __init__(self, problem: TrainingProblem, options: TrainingOptions) -> None:
-        self._setting = problem
-        self._method = problem.method.stepwise_solver(problem, options)
-        self._rounds: Rounds[Any] = self._method.rounds(options.tol)
+        self._problem = problem
+        self._solver = problem.method.stepwise_solver(problem, options)
+        self._rounds: Rounds = self._solver.rounds(options.tol)
 
     @property
     def theta0(self) -> Array:
         """(S, P) the starts, in the units of the data."""
-        return self._setting.thetas(self._setting.starts)
+        return self._problem.thetas(self._problem.starts)
 
     @property
     def ledger(self) -> Ledger:
         """What was sent so far."""
-        return self._setting.network.ledger
+        return self._problem.network.ledger
 
     def start(self, number: int = 0) -> TrainingState:
         """The state before the first round, at one of the starts."""
         check_whole("start", number, least=0)
-        if number >= len(self._setting.starts):
+        if number >= len(self._problem.starts):
             raise InputError(
-                f"start: expected a number from 0 to {len(self._setting.starts) - 1}, got {shortened(number)}"
+                f"start: expected a number from 0 to {len(self._problem.starts) - 1}, got {shortened(number)}"
             )
-        with self._setting.network.phase("training"):
-            return self._rounds.start(self._method.begin(self._setting.start(number)))
+        with self._problem.network.phase("training"):
+            state: TrainingState = self._rounds.start(self._solver.begin(self._problem.start(number)))
+        return state
 
     def step(self, state: TrainingState) -> tuple[TrainingState, TrainingInfo]:
         """One round. Where the agents find that they have converged, the state is the one that they judged."""
-        with self._setting.network.phase("training"):
+        with self._problem.network.phase("training"):
             state, verdict = self._rounds.step(state)
         return state, self._info(state, verdict)
 
     def _info(self, state: TrainingState, verdict: Verdict | None) -> TrainingInfo:
-        inner = state.state
+        inner = self._solver.state_of(state)
         return TrainingInfo(
-            thetas=self._setting.thetas(inner.local.x),
+            thetas=self._problem.thetas(inner.local.x),
             nll=inner.local.values.likelihood,
             jitter=inner.local.values.jitter,
             engine=tuple(inner.local.values.engine),

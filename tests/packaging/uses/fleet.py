@@ -21,6 +21,6 @@ np.savez("data.npz", x=x, y=y, temperature=field.observations)  # other files ne
 names, endpoints = ["boat1", "boat2"], [f"tcp/127.0.0.1:{port}" for port in free_ports(2)]
 Path("fleet.toml").write_text(fleet_text("boats", names, endpoints, ["data.npz"] * 2, [(0, 1)]), encoding="utf-8")
 description = read_description("fleet.toml")
-agent = Agent.start(description, "boat1", Log("boat1", file=Path("boat1.log")))
+agent = Agent(description, "boat1", Log("boat1", file=Path("boat1.log")))
 agent.close()
 assert description.names == tuple(names)

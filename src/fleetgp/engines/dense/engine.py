@@ -16,23 +16,18 @@ from fleetgp.engines.base import (
     DataEngine,
     Evaluation,
     Posterior,
-    Slopes,
     ThetaError,
     Trend,
-    mean_and_covariance,
     out_of_range,
     owner,
-    slopes_given,
 )
-from fleetgp.engines.basis import Basis
-from fleetgp.engines.covariances import between, covariance_of, cross_of
+from fleetgp.engines.covariances import covariance_of
 from fleetgp.engines.dense.likelihood import evaluate_stack, stack_size
+from fleetgp.engines.exact import ExactPosterior
 from fleetgp.errors import InputError, NumericalError
-from fleetgp.kernels.stationary import Kernel
-from fleetgp.linalg.cholesky import Cholesky, factorize
+from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import cores, share
 from fleetgp.model.hyperparameters import Hyperparameters
-from fleetgp.model.observations import Observations
 
 #: Floating-point operations per second of the factorization and the inverse of a large matrix.
 LARGE_RATE = 3.5e10
@@ -45,90 +40,6 @@ CALLS = 1e-4
 def expected_seconds(size: int, points: int) -> float:
     """Of a likelihood with its gradient: N^3 operations for the factor and the inverse, P^2 for all else."""
     return size**3 / LARGE_RATE + ENTRY * points**2 + CALLS
-
-
-class DensePosterior:
-    """f | D_i at fixed theta; eqs. (local_mean), (local_variance), (local_covariance)."""
-
-    engine = "dense"
-
-    def __init__(self, data: Observations, kernel: Kernel, h: Hyperparameters, factor: Cholesky) -> None:
-        self.data = data
-        self.kernel = kernel
-        self.hyperparameters = h
-        self.jitter = factor.jitter
-        self._factor = factor
-        self._alpha = factor.solve(data.values)
-
-    def extended(self, data: Observations) -> DensePosterior | None:
-        """With more rows after those that it is of, all of which are given; None where it has to be computed anew."""
-        old, h = len(self.data), self.hyperparameters
-        more = data.rows(slice(old, None))
-        if not len(more):
-            return self
-        cross, corner = between(self.kernel, self.data, more, h), covariance_of(self.kernel, more, h)
-        factor = self._factor.extended(cross, corner, self.kernel.noise(more, h))
-        return None if factor is None else DensePosterior(data, self.kernel, h, factor)
-
-    def left_out(self) -> tuple[Array, Array]:
-        """How far each observation is from the mean given all others, and the variance of f there, (N,) each.
-
-        With C the covariance, noise and all: (C^-1 y)_n / (C^-1)_nn and 1 / (C^-1)_nn - sigma_n^2.
-        """
-        half = self._factor.half_solve(np.eye(len(self.data)))
-        precision = np.einsum("mn,mn->n", half, half)
-        noise = self.kernel.noise(self.data, self.hyperparameters) + self.jitter
-        return self._alpha / precision, np.maximum(1.0 / precision - noise, 0.0)
-
-    def _cross(self, queries: Array) -> Array:
-        return cross_of(self.kernel, self.data, queries, self.hyperparameters)
-
-    def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
-        """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
-        cross = self._cross(queries)
-        mean = self._alpha @ cross
-        prior = self.kernel.variance(queries, self.hyperparameters)
-        return mean, np.maximum(prior - self._explained(cross), 0.0)
-
-    def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
-        """Mean and covariance of f at the queries, (T,) and (T, T), which is symmetric; no variance is negative."""
-        h = self.hyperparameters
-        return mean_and_covariance(self.kernel, h, self.data, self._factor, self._alpha, queries)
-
-    def slopes(self, queries: Array) -> Slopes:
-        """The derivatives of mean and variance by the inputs of the queries."""
-        return slopes_given(self.kernel, self.hyperparameters, self.data, self._factor, self._alpha, queries)
-
-    def explained_variance(self, queries: Array) -> Array:
-        """[k_A]_i = k_i*' C_i^-1 k_i*, (T,): NPAE's cross-covariance and CBNN's correlation."""
-        return self._explained(self._cross(queries))
-
-    def _explained(self, cross: Array) -> Array:
-        """k_i*' C_i^-1 k_i* from k_i*, which is overwritten."""
-        half = self._factor.half_solve_in_place(cross)
-        return np.asarray(np.einsum("nt,nt->t", half, half))
-
-    def weights(self, queries: Array) -> Array:
-        """C_i^-1 k_i*, (N_i, T): what another agent needs, with X_i, for a cross-covariance."""
-        return self._factor.solve(self._cross(queries))
-
-    def weighted(self, queries: Array) -> tuple[Observations, Array]:
-        """All observations, and their weights."""
-        return self.data, self.weights(queries)
-
-    def projected(self, basis: Basis, queries: Array) -> Array:
-        """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
-        return np.asarray(self.data.mean(basis.at(self.data.places)).T @ self.weights(queries))
-
-
-def cross_covariance(kernel: Kernel, h: Hyperparameters, one: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
-    """Eq. (cross_covariance) for i != j: w_i' k(X_i, X_j) w_j at each query, (T,), from inputs X (N, D) and weights w
-    (N, T) of both; no noise term.
-
-    For i = j it is `explained_variance`, since there C_ii holds the noise.
-    """
-    (inputs, weights), (other_inputs, other_weights) = one, other
-    return np.asarray(np.einsum("nt,nt->t", weights, kernel(inputs, other_inputs, h) @ other_weights))
 
 
 #: Below this length-scale a squared distance overflows, whatever the data.
@@ -187,20 +98,20 @@ class DenseEngine(DataEngine):
         share(evaluate, stacks, largest=max((size for (size, _), *_ in alike), default=0))
         return [result[i] for i in range(len(engines))]
 
-    def condition(self, theta: Array, before: Posterior | None = None) -> DensePosterior:
+    def condition(self, theta: Array, before: Posterior | None = None) -> ExactPosterior:
         """before: that of the first rows is extended by those that came since, N^2 operations for each."""
         try:
-            result = before.extended(self.data) if isinstance(before, DensePosterior) else None
+            result = before.extended(self.data) if isinstance(before, ExactPosterior) else None
             return result or self.posterior(Hyperparameters.from_theta(theta))
         except MemoryError:
             raise self.too_large() from None
 
-    def posterior(self, h: Hyperparameters) -> DensePosterior:
+    def posterior(self, h: Hyperparameters) -> ExactPosterior:
         """The same, from all rows; a MemoryError is the caller's to explain."""
-        factor = factorize(covariance_of(self.kernel, self.data, h), self.kernel.noise(self.data, h), pivot=PIVOT)
-        if factor is None:
+        result = ExactPosterior.of(self.data, self.kernel, h, pivot=PIVOT)
+        if result is None:
             raise self.failure(h)
-        return DensePosterior(self.data, self.kernel, h, factor)
+        return result
 
     def products(self, theta: Array, trend: Trend) -> Array:
         h = Hyperparameters.from_theta(theta)

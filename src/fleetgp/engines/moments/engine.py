@@ -1,9 +1,9 @@
-"""The moments engine: after one pass over the data, nothing costs anything that grows with N.
+"""The moments engine: after one pass over the data no cost grows with N.
 
-On a box the squared exponential is k(x, x') = Phi(x) Phi(x')' with r polynomials (`basis`). The likelihood needs
-sums over the data of products of two of them, times at most a square of a coordinate: sums of polynomials of a
-known degree. Such sums are the same over the data and over a Chebyshev grid with the right weights, one weight a
-node (`grid.py`). So the agent's data become a weighted grid, once, and theta may do what it likes afterwards.
+On a box the squared exponential is k(x, x') = Phi(x) Phi(x')' with r polynomials (`basis`). The likelihood needs sums
+over the data of products of two of them, times at most a square of a coordinate: polynomials of a known degree. Their
+sums over the data equal those over a Chebyshev grid with the right weights, one per node (`grid.py`). So the data
+become a weighted grid once, for all theta.
 
 With A = Phi'Phi + sigma^2 I (r x r) and u = A^-1 Phi'y:
 
@@ -13,8 +13,7 @@ With A = Phi'Phi + sigma^2 I (r x r) and u = A^-1 Phi'y:
 and since dK/d log l_d = 2 h^2 (X^2 K + K X^2 - 2 X K X), X the positions along axis d, the gradient needs only
 Phi'X Phi, Phi'X^2 Phi and the like. The weighted grid gives them all.
 
-What is computed at a theta depends on the data and on that theta alone, to the bit: what is kept between calls saves
-time and changes nothing.
+The result at a theta depends on the data and that theta alone, to the bit, not on earlier calls.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ import numpy as np
 from fleetgp.arrays import Array
 from fleetgp.engines.base import LARGEST_LOG, Engine, Evaluation, Posterior, Slopes, Trend, joined, symmetric
 from fleetgp.engines.basis import ROUNDING, Axis, Basis, at_nodes, expansion_error
-from fleetgp.engines.moments.fleet import axis_error, sizes_for, stepped
+from fleetgp.engines.moments.fleet import FleetMoments, axis_error, sizes_for, stepped
 from fleetgp.engines.moments.grid import Grid, Moments, Solution, by_pairs, contract, trend_products
-from fleetgp.engines.moments.sums import LARGEST_GRID, ChebyshevSums, DataSums
+from fleetgp.engines.moments.sums import LARGEST_GRID, ChebyshevSums
 from fleetgp.kernels.stationary import SquaredExponential
 from fleetgp.linalg import cholesky
 from fleetgp.linalg.threads import scratch
@@ -62,8 +61,8 @@ class MomentsPosterior:
         solved = c.copy(order="F")
         cholesky.solve_in_place(self._solution.lower, solved)
         parts = self._parts(queries, self._largest)
-        heard = np.concatenate([np.zeros((len(c), 0)), *(self._heard(part) for part in parts)], axis=1)
-        both = heard.T @ solved
+        phi_k = np.concatenate([np.zeros((len(c), 0)), *(self._phi_k(part) for part in parts)], axis=1)
+        both = phi_k.T @ solved
         explained = both + both.T - c.T @ (c - self._solution.noise**2 * solved)
         prior = SquaredExponential()(queries, None, self.hyperparameters)
         return self._mean(queries), symmetric(prior - explained)
@@ -83,7 +82,7 @@ class MomentsPosterior:
 
         c, steps = self.basis.at(queries).T, self.basis.slopes(queries)  # (r, T), (D, T, r)
         solved, ahead = solve(c), [solve(step.T) for step in steps]
-        heard, more = self._heard(queries), [self._heard(queries, d) for d in range(dimension)]
+        phi_k, more = self._phi_k(queries), [self._phi_k(queries, d) for d in range(dimension)]
         mean, explained = steps @ s.coefficients, np.empty((dimension, len(queries)))
         outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
         known = np.empty((len(queries), dimension, dimension))
@@ -91,7 +90,7 @@ class MomentsPosterior:
             if outside.size:
                 mean[d, outside] = self._with_residuals(self._to_grid(queries[outside], d))
                 mean[d, outside] += step[outside] @ self._slip
-            explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", heard, ahead[d])
+            explained[d] = 2.0 * np.einsum("rt,rt->t", more[d], solved) + 2.0 * np.einsum("rt,rt->t", phi_k, ahead[d])
             explained[d] -= 2.0 * np.einsum("tr,rt->t", step, c - s.noise**2 * solved)
             for e, other in enumerate(steps):
                 known[:, d, e] = np.einsum("rt,rt->t", more[d], ahead[e]) + np.einsum("rt,rt->t", more[e], ahead[d])
@@ -105,9 +104,9 @@ class MomentsPosterior:
         return np.concatenate([np.zeros((basis.rank, 0)), *(self._projected(basis, part) for part in parts)], axis=1)
 
     def _projected(self, basis: Basis, queries: Array) -> Array:
-        """The weights C_i^-1 k_i* = (k_i* - Phi A^-1 Phi'k_i*) / sigma^2 as weights on the grid, summed there."""
+        """From C_i^-1 k_i* = (k_i* - Phi A^-1 Phi'k_i*) / sigma^2 as weights on the grid."""
         s, box = self._solution, self.basis.box
-        solved = self._heard(queries)
+        solved = self._phi_k(queries)
         cholesky.solve_in_place(s.lower, solved)
         whole = np.zeros((len(queries), int(np.prod(self.basis.ranks))))
         whole[:, self.basis.flat] = self.basis.signal * solved.T
@@ -126,13 +125,13 @@ class MomentsPosterior:
         return np.asarray(basis.signal * weights.reshape(len(queries), -1)[:, basis.flat].T)
 
     def _parts(self, queries: Array, memory: int) -> list[Array]:
-        """The queries, in as many parts as keep memory (doubles per query) in bounds; none of no queries."""
+        """The queries in parts that keep memory (doubles per query) in bounds."""
         step = max(1, LARGEST_GRID // memory)
         return [queries[start : start + step] for start in range(0, len(queries), step)]
 
     @property
     def _largest(self) -> int:
-        """Doubles per query on the way to what is heard of it."""
+        """Doubles per query on the way to `_phi_k`."""
         return self.basis.ranks[0] * int(np.prod(self._solution.grid.moments.sizes[1:]))
 
     def _to_grid(self, queries: Array, along: int | None = None) -> list[Array]:
@@ -154,17 +153,14 @@ class MomentsPosterior:
         c'u + e'C^-1 y.
 
         Inside the box e is no more than rounding, and left out: as the difference of two sums over all data it would
-        bring in their rounding, some N (sigma_f / sigma_eps)^2 units of it, and be nothing else.
+        add their rounding, some N (sigma_f / sigma_eps)^2 units of it, and nothing else.
         """
         mean = self.basis.at(queries) @ self._solution.coefficients
         outside = np.flatnonzero((np.abs(self.basis.box.positions(queries)) > 1.0).any(axis=1))
         if outside.size:
-            mean[outside] = self._mean_outside(queries[outside])
+            queries = queries[outside]
+            mean[outside] = self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
         return np.asarray(mean)
-
-    def _mean_outside(self, queries: Array) -> Array:
-        """With e'C^-1 y, for which the residuals' grid stands."""
-        return self._with_residuals(self._to_grid(queries)) + self.basis.at(queries) @ self._slip
 
     def _with_residuals(self, result: list[Array]) -> Array:
         """k*'C^-1 y but for the slip, from k* along each axis, or a derivative of it."""
@@ -175,7 +171,7 @@ class MomentsPosterior:
             values = np.einsum("tn,tnm->tm", cross, values.reshape(*cross.shape, rest))
         return np.asarray(values[:, 0] / self._solution.noise**2)
 
-    def _heard(self, queries: Array, along: int | None = None) -> Array:
+    def _phi_k(self, queries: Array, along: int | None = None) -> Array:
         """Phi' k*, (r, T), Fortran-ordered; or its derivative along an axis."""
         grid = self._solution.grid
         sizes = grid.moments.sizes
@@ -192,9 +188,8 @@ class MomentsPosterior:
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,).
 
-        With c the coordinates of a query and e = k* - Phi c, which is no more than rounding inside the box and
-        small outside, it is c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without any cancellation that
-        sigma would amplify.
+        With c the coordinates of a query and e = k* - Phi c, which is rounding inside the box and small outside, it is
+        c'Phi'C^-1 Phi c + 2 e'C^-1 Phi c to first order in e, without cancellation.
         """
         parts = self._parts(queries, self._largest)
         return np.concatenate([np.zeros(0), *(self._explained(part) for part in parts)])
@@ -204,18 +199,16 @@ class MomentsPosterior:
         solved = c.copy(order="F")
         cholesky.solve_in_place(self._solution.lower, solved)
         alone = np.einsum("rt,rt->t", c, c - self._solution.noise**2 * solved)
-        result = 2.0 * np.einsum("rt,rt->t", self._heard(queries), solved) - alone
+        result = 2.0 * np.einsum("rt,rt->t", self._phi_k(queries), solved) - alone
         return np.asarray(np.clip(result, 0.0, self.hyperparameters.signal**2))
 
 
 # ---- the expected cost -----------------------------------------------------------------------------------------------
 
-#: Seconds per axis for the calls themselves: some hundred of NumPy's, however small the arrays.
+#: Seconds per axis for some hundred calls of NumPy.
 CALLS = 7e-4
-#: Floating-point operations per second of the triangular routines, which run on matrices of a few hundred rows.
-TRIANGLES = 2.5e10
-#: The same of matrix products, most of which are thin.
-PRODUCTS = 1.8e10
+#: Floating-point operations per second: of triangular routines on a few hundred rows, and of mostly thin products.
+TRIANGLES, PRODUCTS = 2.5e10, 1.8e10
 #: Seconds to gather an element of Phi'Phi from the table of pairs.
 GATHER = 5e-9
 #: Seconds per element of an axis's kernel matrix: an exponential and a pivoted Cholesky that stops early.
@@ -224,7 +217,7 @@ AXIS = 1.7e-8
 STEP = 1.1
 #: Above this h an axis's spectrum is nearly flat; it is guessed, not computed.
 FLAT = 40.0
-#: More products of the axes' functions than this are not worth counting: the engine would refuse.
+#: The engine refuses more products of the axes' functions than this.
 MOST_PRODUCTS = 1_000_000
 #: The longest basis: its matrices have 200 MB.
 LONGEST = 5000
@@ -292,16 +285,15 @@ def _contraction(functions: list[float], nodes: list[float]) -> float:
 
 #: A unit of rounding.
 EPS = float(np.finfo(float).eps)
-#: Rounding of a sum is taken for this many units in the last place of its largest terms.
+#: The assumed rounding of a sum, in units in the last place of its largest terms.
 ULPS = 32.0
-#: The effect of the expansion error is bounded to first order; this margin covers the higher ones.
+#: A margin for the higher orders of the expansion error, whose effect is bounded to first order.
 HIGHER_ORDERS = 1.2
 
 
 def negligible(size: int) -> float:
-    """The largest error of the NLL, in nats, that is allowed from dropping small products, for so many points.
-
-    A tenth of the smallest tolerance of an expert; more for many points, whose likelihood is larger and rounded more.
+    """The largest error of the NLL, in nats, that dropping small products may cause: a tenth of the smallest tolerance
+    of an expert, and more for many rows, whose likelihood is rounded more.
     """
     return 1e-7 * max(1.0, size / 1e4)
 
@@ -311,7 +303,7 @@ def certificate(s: Solution, expansion: float, inverse: Array, nll: float) -> fl
 
     Dropped products: with E = K - Phi Phi' positive semidefinite, log|C| is short by at most tr E / sigma^2 and
     y'C^-1 y long by at most a'Ea, a = C^-1 y; both are known. Expansion: |E_ij| sums to at most its bound.
-    Rounding, which is not a bound but an estimate with a wide margin: see `_rounding`.
+    Rounding is not bounded but estimated with a wide margin, see `_rounding`.
     """
     noise2, signal2, m = s.noise**2, s.grid.basis.signal**2, s.grid.moments
     expanded = 0.5 * HIGHER_ORDERS * expansion * signal2 * m.count * (1.0 / noise2 + s.misfit / noise2**2)
@@ -322,9 +314,9 @@ def _rounding(s: Solution, inverse: Array, nll: float) -> float:
     """In units of EPS.
 
     The sums: entries of Phi'Phi are off by ULPS of N times the largest values of the two functions, independently.
-    The axes: a function basis ends where its pivots reach `ROUNDING`, so that a multiple of rounding of the kernel is
-    left out. What is left out is smooth, of low degree; so it changes y'C^-1 y by no more than that multiple times
-    the squares of the low Chebyshev moments of C^-1 y, which are known.
+    The axes: a basis ends where its pivots reach `ROUNDING`, so a multiple of rounding of the kernel is left out. That
+    rest is smooth, of low degree: it changes y'C^-1 y by at most the multiple times the squares of the low Chebyshev
+    moments of C^-1 y.
     """
     grid, m = s.grid, s.grid.moments
     noise2, signal2, count = s.noise**2, grid.basis.signal**2, m.count
@@ -398,24 +390,23 @@ def _weighed(s: Solution, inverse: Array) -> Array:
 
 # ---- the engine ----------------------------------------------------------------------------------------------------
 
-#: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are smaller by far.
+#: A basis may be this much longer than twice the data. Beyond, the dense engine's matrices are far smaller.
 SPARE = 100
-#: The search for what may be dropped starts at this part of what is negligible, for data like the model's. They weigh
-#: up to three times as much on what is dropped as is expected, and a start too high costs another solution.
+#: The search for what may be dropped starts at this part of what is negligible: data like the model's amplify what is
+#: dropped up to three times, and too high a start costs another solution.
 START = 0.3
 #: The search ends where less than this part of k(x, x) is dropped: that is no product at all.
 NOTHING = 1e-20
-#: Where rounding alone may exceed so many nats, and so many for each point, no tolerance admits the likelihood, and it
-#: is not computed.
+#: If rounding may exceed so many nats, and so many per row, the likelihood is not computed: no tolerance admits it.
 UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH = 1e-3, 1e-9
-#: The same of a posterior's mean, in units of sigma_f; and in units of its own deviation, since that shrinks with the
-#: data, and nobody needs digits far below it.
+#: The same of a posterior's mean, in units of sigma_f, and in units of its standard deviation, which shrinks with the
+#: data.
 UNCERTAIN_MEAN, UNCERTAIN_SHARE = 1e-5, 0.5
-#: Rounding of the mean is taken for so many units of N (sigma_f / sigma_eps)^2, on the box of the data. Against
-#: extended precision, with up to 10^10 rows spread over the box, it is 0.001 to 0.07. Where they leave most of the box
-#: empty it is more, but a hundredth of what the mean is uncertain there by, or less.
+#: The assumed rounding of the mean in units of N (sigma_f / sigma_eps)^2, on the box of the data. Measured against
+#: extended precision, with up to 10^10 rows spread over the box, it is 0.001 to 0.07; in an empty part of the box it is
+#: more, but at most a hundredth of the standard deviation there.
 MEAN_ULPS = 0.1
-#: A posterior drops this part of what a likelihood may drop: the search is spared, and the square is far below 1e-6.
+#: A posterior drops this part of what a likelihood may drop, without a search.
 POSTERIOR = 1e-4
 
 
@@ -427,7 +418,7 @@ class SumsEngine(Engine):
 
     name = "moments"
 
-    def __init__(self, data: DataSums, agent: int | None, longest: int = LONGEST) -> None:
+    def __init__(self, data: ChebyshevSums | FleetMoments, agent: int | None, longest: int = LONGEST) -> None:
         self.agent, self.data = agent, data
         self._renew(longest)
 
@@ -459,14 +450,14 @@ class SumsEngine(Engine):
         if not ULPS * EPS * ratio < max(UNCERTAIN_LIKELIHOOD, UNCERTAIN_EACH * self.size):
             return None
         allowed = negligible(self.size)
-        # Data that are larger than the model says weigh more on what is dropped, by the square of their size.
+        # Data larger than the model says amplify what is dropped by the square of their size.
         drop = START * allowed / (ratio * max(1.0, self._mean_square / (h.signal**2 + h.noise**2)))
         while (s := self.solve(h, drop)) is not None and s.dropped > allowed and drop > NOTHING:
             drop *= min(max(0.1 * allowed / s.dropped, 1e-6), 0.1)  # well below, but never all the way in one step
         return None if s is None else evaluation(s, expansion_bound(s.grid.basis.counts, self._reach(h)))
 
     def condition(self, theta: Array, before: Posterior | None = None) -> MomentsPosterior | None:
-        """The posterior at fixed hyperparameters; None where it cannot be certified. It costs the same for any data."""
+        """The posterior at fixed hyperparameters; None where it cannot be certified."""
         s = self._certified(theta)
         return None if s is None else MomentsPosterior(Hyperparameters.from_theta(theta), s)
 
@@ -475,7 +466,7 @@ class SumsEngine(Engine):
         return None if s is None else trend_products(s, trend)
 
     def _certified(self, theta: Array) -> Solution | None:
-        """At fixed hyperparameters; None where its posterior cannot be certified."""
+        """None where the posterior cannot be certified."""
         h = Hyperparameters.from_theta(theta)
         if not (theta > 0.0).all() or not (np.abs(np.log(theta)) < LARGEST_LOG).all():
             return None
@@ -490,7 +481,7 @@ class SumsEngine(Engine):
         return s
 
     def solve(self, h: Hyperparameters, drop: float) -> Solution | None:
-        """A and u, where at most `drop` of k(x, x) is dropped; None where the basis is too long to be worth it."""
+        """A and u, where at most `drop` of k(x, x) is dropped; None where the basis is too long."""
         moments = self.prepare(h)
         if moments is None:
             return None
@@ -500,7 +491,7 @@ class SumsEngine(Engine):
         return Solution.of(Grid(basis, moments), h.noise)
 
     def prepare(self, h: Hyperparameters) -> Moments | None:
-        """The moments on the grid for these hyperparameters; None where it would be too large, or is not there."""
+        """The moments on the grid for these hyperparameters; None where it is too large or not there."""
         sizes = self.sizes(h)
         if sizes is None or not self.data.covers(sizes):
             return None
@@ -509,7 +500,7 @@ class SumsEngine(Engine):
         return self._latest
 
     def sizes(self, h: Hyperparameters) -> tuple[int, ...] | None:
-        """Those of the grid for these hyperparameters; None where it would be too large."""
+        """The grid's for these hyperparameters; None where it is too large."""
         return sizes_for(self._reach(h), axis_error(len(h.length_scales), self.size, (h.signal / h.noise) ** 2))
 
     def _reach(self, h: Hyperparameters) -> tuple[float, ...]:
@@ -528,7 +519,7 @@ class MomentsEngine(SumsEngine):
         super().__init__(ChebyshevSums(data.inputs, data.values), agent, _longest(len(data)))
 
     def grow(self, data: Observations) -> None:
-        """Inside the box of the old rows, these are not read again."""
+        """Old rows are read again only if new ones lie outside their box."""
         self.data.grow(data.inputs, data.values)
         self._renew(_longest(self.size))
 

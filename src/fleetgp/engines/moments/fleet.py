@@ -1,7 +1,7 @@
-"""The moments of a whole fleet: sums over many agents' data, from which every agent has the GP of them all.
+"""The moments of a whole fleet: sums over all agents' data, from which every agent computes the GP of them all.
 
-Sums over data of Chebyshev polynomials on one box add up over agents, and over what an agent had and what it got since.
-How large their grid must be is known for one theta, or planned before any theta is known.
+Sums of Chebyshev polynomials on one box add up over agents, and over old and new rows. The size of their grid follows
+from one theta, or is planned before any theta is known.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from fleetgp.errors import InputError
 
 @dataclass(frozen=True)
 class FleetMoments:
-    """Plain numbers, to be stored or sent. They are `DataSums`: an engine works with them as with data.
+    """Plain numbers, to be stored or sent. An engine uses them as it does `ChebyshevSums`.
 
     sums: (*sizes) sum_n T_j(x_n), j the degrees along the axes, on the box.
-    responses: sum_n y_n T_j(x_n) of some more than half the degrees: they are multiplied by one function of a basis and
-        at most a square of a coordinate, where the sums are by two.
+    responses: sum_n y_n T_j(x_n) of somewhat more than half the degrees: they are multiplied by one function of a basis
+        and at most a square of a coordinate, the sums by two.
     squares: sum_n y_n^2.
 
     >>> rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ class FleetMoments:
         return all(size <= own for size, own in zip(sizes, self.sizes, strict=True))
 
     def up_to(self, sizes: Sequence[int]) -> Array:
-        """(2, *sizes): the sums of all degrees below the sizes, without and with y_n; zero where nobody needs them."""
+        """(2, *sizes): the sums of all degrees below the sizes, without and with y_n; zero where not needed."""
         result = np.zeros((2, *sizes))
         result[0] = self.sums[_corner(sizes)]
         low = _corner([min(pair) for pair in zip(sizes, self.responses.shape, strict=True)])
@@ -70,11 +70,11 @@ class FleetMoments:
         return result
 
     def plus(self, other: FleetMoments) -> FleetMoments:
-        """Those of both data sets: of other agents' data, or of new observations, whose moments are the difference."""
+        """The moments of both data sets."""
         if not self.box.same(other.box) or self.sizes != other.sizes:
             raise InputError(
                 f"expected moments on the same box and a grid of {self.sizes}, got others on {other.sizes}: "
-                "moments on another box must be taken anew"
+                "recompute moments for another box"
             )
         return FleetMoments(
             self.box, self.sums + other.sums, self.responses + other.responses, self.squares + other.squares
@@ -108,28 +108,26 @@ def _corner(sizes: Sequence[int]) -> tuple[slice, ...]:
     return tuple(slice(0, size) for size in sizes)
 
 
-#: Grids are made for h, half the box over the length-scale, at the next of so many steps per octave: neighbouring
-#: theta share them.
+#: Grids are made for h, half the box over the length-scale, rounded up to so many steps per octave, so that
+#: neighbouring theta share them.
 STEPS = 8
-#: No grid is made for an axis of more length-scales than this: its basis would be too long.
+#: The largest h: beyond, the basis of an axis would be too long.
 LARGEST_H = 300.0
-#: What the expansion may do to a likelihood, in nats, of data as large as the model says. Larger data feel it more, by
+#: The error of a likelihood that the expansion may cause, in nats, for data as large as the model says. It grows with
 #: the square of their size, and the certificate must stay below 1e-6.
 EXPANSION = 1e-11
-#: What the other axes may amplify in the expansion error of one, at most, see `certificate.expansion_bound`: 4 n^2 of
-#: n nodes.
+#: What the other axes amplify the expansion error of one by, at most (4 n^2 of n nodes), see `expansion_bound`.
 AMPLIFICATION = 1e5
 #: No grid has more axes: with three nodes along each it would be too large.
 MOST_AXES = 40
 
-#: Before theta is known: a grid for all theta whose (sigma_f / sigma_eps)^2 is at most this.
+#: Before theta is known a grid is for all theta with (sigma_f / sigma_eps)^2 up to this, ..
 PLANNED_RATIO = 1e6
-#: And for all length-scales along all axes down to those that a grid of so many nodes can have: some 0.4 MB, which in
-#: two dimensions is an eighth of the box.
+#: .. for length-scales down to what a grid of so many nodes (0.4 MB) can have: an eighth of the box in two dimensions,
 PLANNED_NODES = 40_000
-#: But no shorter ones, in one dimension.
+#: .. but no shorter ones, in one dimension.
 PLANNED_H = 32.0
-#: A margin in h, so that a theta that a grid was made for has it in spite of any rounding.
+#: A margin in h against rounding, so that a grid covers the theta that it was made for.
 MARGIN = 1e-6
 
 
@@ -139,7 +137,7 @@ def stepped(ratios: Array) -> tuple[float, ...]:
 
 
 def axis_error(dimension: int, count: int, ratio: float) -> float:
-    """The expansion error of an axis that is negligible in the certificate, rounded down to a power of ten.
+    """The largest expansion error of an axis that is negligible in the certificate, rounded down to a power of ten.
 
     ratio: (sigma_f / sigma_eps)^2.
     """
@@ -176,7 +174,7 @@ def sizes_for_all(reaches: Iterable[Array], ratios: Iterable[float], count: int)
 
 
 def planned_reach(dimension: int, count: int) -> float:
-    """The largest h along all axes of a first grid, for theta that nobody knows yet."""
+    """The largest h along all axes of a first grid, before theta is known."""
     size = int(PLANNED_NODES ** (1.0 / dimension))
     return min(_finest(size, _planned(dimension, count)), PLANNED_H)
 

@@ -1,9 +1,9 @@
 """Data on a box as a weighted Chebyshev grid, and the small system that takes the place of the covariance.
 
-A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one weight a
-node: the data are read once (`sums.py`), and the grid stands for them afterwards. Sums of products of two functions of
-a basis are taken in three ways, by how many axes and functions there are: all in one matrix product, by tables of pairs
-of the axes' functions, and by blocks of functions that differ along the last axis alone.
+A sum over data of a polynomial of known degree is a sum over a grid with the right signed weights, one per node: the
+data are read once (`sums.py`), and the grid stands for them afterwards. Sums of products of two functions of a basis
+are computed in one of three ways, depending on the numbers of axes and functions: in one matrix product, by tables of
+pairs of the axes' functions, and by blocks of functions that differ along the last axis alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
@@ -20,29 +19,23 @@ from fleetgp.arrays import Array, IntArray
 from fleetgp.engines.base import Trend
 from fleetgp.engines.basis import Basis, Box, nodes, to_nodes
 from fleetgp.engines.moments.fleet import FleetMoments
-from fleetgp.engines.moments.sums import DataSums
+from fleetgp.engines.moments.sums import ChebyshevSums
 from fleetgp.linalg import cholesky
 
-#: Longer bases go by blocks: to look up that many sums in a table costs more than to compute them in order.
+#: Longer bases use blocks: so many look-ups in a table cost more than computing the sums in order.
 LONGEST_IN_PAIRS = 2000
-#: So do those whose tables of pairs would have more elements: 32 MB.
+#: So do bases whose tables of pairs would have more elements: 32 MB.
 LARGEST_TABLE = 4_000_000
 
 
-class Products(Protocol):
-    """Of the kept products of the axes' functions, without their common factor."""
+def products(kept: IntArray, functions: Sequence[Array]) -> OneAxis | Pairs | Blocks:
+    """Of the kept products of the axes' functions, without their common factor, in the fastest of three ways.
 
-    def sums(self, weights: Array) -> Array:
-        """sum_g weight_g phi_i phi_j, (r, r)."""
-        ...
+    Each has `sums`, of weights on the nodes: sum_g weight_g phi_i phi_j, (r, r); and `quadratic`, of a symmetric matrix
+    (r, r): phi' matrix phi at the nodes.
 
-    def quadratic(self, matrix: Array) -> Array:
-        """phi' matrix phi at the nodes of the grid, of a symmetric matrix (r, r)."""
-        ...
-
-
-def products(kept: IntArray, functions: Sequence[Array]) -> Products:
-    """kept: (D, r), in ascending order.  functions: (n_d, r_d) values on the nodes of each axis."""
+    kept: (D, r), in ascending order.  functions: (n_d, r_d) values on the nodes of each axis.
+    """
     if len(functions) == 1:
         return OneAxis(kept, functions)
     return Pairs(kept, functions) if by_pairs(kept.max(axis=1) + 1.0, kept.shape[1]) else Blocks(kept, functions)
@@ -61,7 +54,7 @@ def contract(tensor: Array, matrices: Sequence[Array]) -> Array:
 
 
 class OneAxis:
-    """No products of products."""
+    """All in one matrix product."""
 
     def __init__(self, kept: IntArray, functions: Sequence[Array]) -> None:
         self._functions = functions[0][:, kept[0]]
@@ -117,8 +110,7 @@ class Pairs:
 class Blocks:
     """Functions that differ along the last axis alone are neighbours: a block of rows is one matrix product.
 
-    Some n_D r^2 operations, n_D nodes along the last axis: less than a Cholesky of r rows has. No table is longer than
-    n_D r.
+    Some n_D r^2 operations for n_D nodes along the last axis, fewer than a Cholesky of r rows; tables of at most n_D r.
     """
 
     def __init__(self, kept: IntArray, functions: Sequence[Array]) -> None:
@@ -211,7 +203,7 @@ class Moments:
     count: int
 
     @classmethod
-    def of(cls, data: DataSums, sizes: Sequence[int]) -> Moments:
+    def of(cls, data: ChebyshevSums | FleetMoments, sizes: Sequence[int]) -> Moments:
         """On a grid of these sizes."""
         maps = [to_nodes(size).T for size in sizes]
         weights, responses = (contract(sums, maps) for sums in data.up_to(sizes))
@@ -269,9 +261,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class Solution:
-    """Of some data at some theta. Nobody changes its arrays.
+    """Of some data at some theta; the arrays are not changed.
 
-    lower: (r, r) L, in the lower triangle.  gram: (r, r) Phi'Phi.  heard: (r,) Phi'y.  coefficients: (r,) u.
+    lower: (r, r) L, in the lower triangle.  gram: (r, r) Phi'Phi.  phi_y: (r,) Phi'y.  coefficients: (r,) u.
     residuals: y - Phi u as weights on the grid.
     """
 
@@ -279,7 +271,7 @@ class Solution:
     noise: float
     lower: Array
     gram: Array
-    heard: Array
+    phi_y: Array
     coefficients: Array
     residuals: Array
 
@@ -292,25 +284,25 @@ class Solution:
         lower.flat[:: len(lower) + 1] += noise**2
         if not (np.isfinite(gram[0, 0]) and cholesky.cholesky_in_place(lower)):
             return None
-        heard = grid.sums(m.responses)[grid.basis.flat]
-        u = heard.copy()
+        phi_y = grid.sums(m.responses)[grid.basis.flat]
+        u = phi_y.copy()
         cholesky.solve_in_place(lower, u)
-        return cls(grid, noise, lower, gram, heard, u, m.responses - m.weights * grid.combination(u))
+        return cls(grid, noise, lower, gram, phi_y, u, m.responses - m.weights * grid.combination(u))
 
     @cached_property
     def misfit(self) -> float:
         """|y - Phi u|^2."""
         u = self.coefficients
-        return max(float(self.grid.moments.squares - 2.0 * (self.heard @ u) + u @ self.gram @ u), 0.0)
+        return max(float(self.grid.moments.squares - 2.0 * (self.phi_y @ u) + u @ self.gram @ u), 0.0)
 
     @cached_property
     def dropped(self) -> float:
         """A bound on what the dropped products would change in the likelihood, see `certificate`."""
         m, basis = self.grid.moments, self.grid.basis
         missing = max(m.count * basis.signal**2 - float(np.trace(self.gram)), 0.0)
-        unheard = self.correlations(self.residuals)
-        unheard[basis.flat] = 0.0
-        return 0.5 * max(missing / self.noise**2, float(unheard @ unheard))
+        unexplained = self.correlations(self.residuals)
+        unexplained[basis.flat] = 0.0
+        return 0.5 * max(missing / self.noise**2, float(unexplained @ unexplained))
 
     def correlations(self, residuals: Array) -> Array:
         """Phi'C^-1 y of all products, dropped ones too, flat; of residuals times positions, Phi'X C^-1 y."""
@@ -326,21 +318,21 @@ def trend_products(s: Solution, trend: Trend) -> Array:
     nodes = np.stack(np.meshgrid(*s.grid.positions, indexing="ij"), axis=-1)
     h = np.moveaxis(trend.columns(box.centre + box.half * nodes), -1, 0)
     sums = [m.weights * column for column in h] + [m.responses]
-    heard = np.stack([s.grid.sums(weights)[flat] for weights in sums], axis=1)
+    phi_z = np.stack([s.grid.sums(weights)[flat] for weights in sums], axis=1)
     own = np.empty((len(sums), len(sums)))
     own[:-1, :] = [[float((column * weights).sum()) for weights in sums] for column in h]
     own[-1, :-1], own[-1, -1] = own[:-1, -1], m.squares
-    u = np.asfortranarray(heard)
+    u = np.asfortranarray(phi_z)
     cholesky.solve_in_place(s.lower, u)
-    mixed = u.T @ heard
+    mixed = u.T @ phi_z
     return np.asarray((own - mixed - mixed.T + u.T @ s.gram @ u) / s.noise**2 + u.T @ u)
 
 
 def without_trend(moments: FleetMoments, trend: Trend, coefficients: Sequence[float]) -> FleetMoments:
-    """The moments of y_n - h(x_n)'coefficients, from those of y_n: no data are needed."""
+    """The moments of y_n - h(x_n)'coefficients, from those of y_n alone."""
     box, sums, low = moments.box, moments.sums, moments.responses.shape
     slopes = np.array([*coefficients[1:], *[0.0] * (len(box.centre) if not trend.linear else 0)])
-    # Sums one by one: all agents have the same bits, whatever their processors.
+    # Sums one by one, for the same bits on every processor.
     constant = float(coefficients[0]) + sum((slopes * (box.centre - trend.centre)).tolist())
     # The mean function in positions, constant + sum_d steep_d t_d, and t T_j = (T_j+1 + T_|j-1|) / 2.
     steep = slopes * box.half
@@ -357,7 +349,7 @@ def without_trend(moments: FleetMoments, trend: Trend, coefficients: Sequence[fl
 
 
 def _times_position(sums: Array, axis: int, low: Sequence[int]) -> Array:
-    """The sums of t_d T_j(x_n), of degrees below `low`; none that is not there is needed for these."""
+    """The sums of t_d T_j(x_n), of degrees below `low`, which need no sums beyond those given."""
     degrees = np.arange(low[axis])
     along = 0.5 * (
         np.take(sums, np.minimum(degrees + 1, sums.shape[axis] - 1), axis) + np.take(sums, np.abs(degrees - 1), axis)

@@ -1,17 +1,17 @@
-"""The one pass over the data: sums over rows on a box of Chebyshev polynomials, from which every grid is made.
+"""The pass over the data: sums over rows of Chebyshev polynomials on a box, from which every grid is made.
 
 The sums of T_j(x_n) and of y_n T_j(x_n), j the degrees along the axes, come from products of tables or from a Fourier
-transform, whichever is faster. Their bits depend on the data and the sizes of the grid alone: not on what was asked
-before, and not on the batches in which the data came.
+transform, whichever is faster. Their bits depend on the data and the sizes of the grid alone, not on earlier calls, nor
+on the batches in which the data came.
 
-Tables (`Tiles`): the sums are kept in tiles of neighbouring degrees. A tile is read from the data when a grid first
-needs it, always by the same operations in the same order.
+Tables (`Tiles`): sums are kept in tiles of neighbouring degrees, computed when a grid first needs them, always by the
+same operations in the same order.
 
-Transforms (with FINUFFT): with x = cos t, T_j(x) = cos(j t), so sums over data of products of Chebyshev polynomials are
-the even part of sums of exp(i j.t), a nonuniform Fourier transform of type 1. It takes a time for each row that does
-not grow with the grid, and one fast Fourier transform for each chunk of rows. A grid is computed as a whole: chunks
-have a size that follows from the grid's, are transformed by one thread each, and are added in their order. Its sums are
-never cut out of those of a larger grid, whose last bits are others.
+Transforms (with FINUFFT): with x = cos t, T_j(x) = cos(j t), so sums of products of Chebyshev polynomials are the even
+part of sums of exp(i j.t), a nonuniform Fourier transform of type 1. Its time per row does not grow with the grid; each
+chunk of rows takes one fast Fourier transform. A grid is computed as a whole: chunks have a size that follows from the
+grid's, are transformed by one thread each, and are added in their order. No grid is cut out of a larger one, whose last
+bits differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 from math import frexp, ldexp, prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -55,10 +55,9 @@ class Rows:
         return self.box.positions(self.inputs[chosen]), self.observations[chosen]
 
 
-#: Rows are read so many at a time: their polynomials stay in cache.
+#: Rows at a time: their polynomials stay in cache.
 CHUNK = 1024
-#: The shape of a tile, by dimension: small enough that little is read in vain, large enough for fast matrix products.
-#: In more dimensions grids have few nodes along an axis, and a tile is a whole grid.
+#: The shape of a tile, by dimension. In more dimensions a tile is a whole grid, with few nodes along an axis.
 TILES = {1: (64,), 2: (16, 32), 3: (24, 8, 8)}
 
 
@@ -79,10 +78,7 @@ class Sums:
 
 
 class Tiles:
-    """Tiles of sums over the first rows of some data.
-
-    passes: how often rows were read for new tiles.
-    """
+    """Tiles of sums over the first rows of some data. passes: how often rows were read for new tiles."""
 
     def __init__(self) -> None:
         self.passes = 0
@@ -90,7 +86,7 @@ class Tiles:
         self._count = 0
 
     def up_to(self, rows: Rows, sizes: Sequence[int]) -> Array:
-        """(2, *sizes): the sums of all degrees below the sizes. Rows may have come since, but none may have changed."""
+        """(2, *sizes): the sums of all degrees below the sizes. Rows may have been added, none changed."""
         if self._count < rows.count:
             self._read(rows, list(self._tiles), self._count)
             self._count = rows.count
@@ -110,7 +106,7 @@ class Tiles:
         return result
 
     def _read(self, rows: Rows, tiles: Iterable[Tile], before: int) -> None:
-        """Rows into tiles that know the first `before` of them; those that are new know none."""
+        """Add rows to tiles that have the first `before` of them; new tiles have none."""
         columns: dict[tuple[int, ...], dict[tuple[int, ...], list[Tile]]] = defaultdict(lambda: defaultdict(list))
         for tile in tiles:
             columns[tile.shape][tile.first[1:]].append(tile)
@@ -121,7 +117,7 @@ class Tiles:
     def _read_columns(
         self, rows: Rows, shape: tuple[int, ...], columns: dict[tuple[int, ...], list[Tile]], start: int, chunk: int
     ) -> None:
-        """Columns of tiles, which differ in the degree along the first axis alone, in chunks of rows from a start."""
+        """Columns of tiles, which differ in the degree along the first axis alone, in chunks of rows from `start`."""
         none = Sums(*[np.zeros((shape[0], 2, *shape[1:]))] * 2)
         chunks = {c: np.stack([self._tiles.get(t, none).chunks for t in column]) for c, column in columns.items()}
         sums = dict(chunks)
@@ -144,21 +140,19 @@ class Tiles:
             self._tiles.update(zip(column, map(Sums, chunks[c], sums[c]), strict=True))
 
 
-#: What is asked of FINUFFT: its widest kernel. As a part of the sum of |weights| errors are some 1e-15 with rows
-#: anywhere, and up to 1e-14 with all in one place, which 1e-14 in place of this would make 4e-14.
+#: FINUFFT's tolerance: its widest kernel. Relative to the sum of |weights| errors are some 1e-15 with rows anywhere,
+#: and up to 1e-14 with all in one place.
 TOLERANCE = 5e-15
-#: Nanoseconds on one core: for a row, by dimension, and for a node of the oversampled grid that is transformed.
+#: Nanoseconds on one core: for a row, by dimension; for a node of the oversampled grid; and for the calls.
 ROW = {1: 120.0, 2: 300.0, 3: 1500.0}
-NODE = 40.0
-#: For the calls of a transform.
-CALLS = 4e5
+NODE, CALLS = 40.0, 4e5
 #: The same of tiles: for a row, and for a row and a node of the grid.
 DIRECT_ROW, DIRECT_NODE = 300.0, 0.3
 #: The finest oversampled grid: 270 MB, for each thread.
 FINEST = 1 << 24
-#: The fewest rows of a chunk: when some have come, its beginning is read again.
+#: The fewest rows of a chunk: a partial chunk is read again when rows are added.
 TRANSFORM_CHUNK = 1 << 16
-#: Observations of any size leave room for their sums.
+#: Sums of scaled observations stay finite.
 LARGEST_EXPONENT = 1000
 
 
@@ -184,7 +178,7 @@ def chunk_for(sizes: Sequence[int]) -> int:
 
 
 def worthwhile(sizes: Sequence[int], count: int) -> bool:
-    """Whether so many rows are faster transformed than multiplied: known from these numbers alone, for all hosts."""
+    """Whether transforms are faster for so many rows: a function of these numbers alone, the same on all hosts."""
     if len(sizes) not in ROW or _oversampled(sizes) > FINEST or library() is None:
         return False
     chunks = -(-count // chunk_for(sizes))
@@ -202,17 +196,14 @@ class GridSums:
 
 
 class Transforms:
-    """Sums over the first rows of some data, by the sizes of their grids.
-
-    passes: how often all rows were read.
-    """
+    """Sums over the first rows of some data, by the sizes of their grids. passes: how often all rows were read."""
 
     def __init__(self) -> None:
         self.passes = 0
         self._grids: dict[tuple[int, ...], GridSums] = {}
 
     def up_to(self, rows: Rows, sizes: Sequence[int]) -> Array:
-        """(2, *sizes): the sums of all degrees below the sizes. Rows may have come since, but none may have changed."""
+        """(2, *sizes): the sums of all degrees below the sizes. Rows may have been added, none changed."""
         own = tuple(sizes)
         known = self._grids.pop(own, None)
         if known is None:
@@ -220,12 +211,12 @@ class Transforms:
             known = GridSums(0, *[np.zeros((2, *own))] * 2)
         self._grids[own] = known if known.count == rows.count else _continued(known, rows)
         while len(self._grids) > 1 and sum(prod(kept) for kept in self._grids) > MOST_SUMS:
-            del self._grids[next(iter(self._grids))]  # the one that was not asked for the longest
+            del self._grids[next(iter(self._grids))]  # the least recently used
         return self._grids[own].rows.copy()
 
 
 def _continued(known: GridSums, rows: Rows) -> GridSums:
-    """With the rows since the last whole chunk. As many chunks are in memory as there are cores."""
+    """Add the rows since the last whole chunk, as many chunks at a time as there are cores."""
     sizes = known.rows.shape[1:]
     chunk = chunk_for(sizes)
     chunks = total = known.chunks
@@ -243,7 +234,7 @@ def cosine_sums(positions: Array, y: Array, sizes: Sequence[int]) -> Array:
     """(2, *sizes): sums of products of T_j(x_n), without and with y_n, at positions (N, D) in [-1, 1].
 
     Both in one transform, of 1 + i y_n: the even part of its exponentials is real. The y_n are scaled by a power of two
-    to about 1, so that the errors of neither are felt by the other.
+    to about 1, so that neither adds to the other's errors.
 
     >>> result = cosine_sums(np.array([[0.5], [-1.0]]), np.array([3.0, 5.0]), (3,)) if library() else None
     >>> result is None or bool(np.allclose(result, [[2.0, -0.5, 0.5], [8.0, -3.5, 3.5]], atol=1e-13))
@@ -256,7 +247,7 @@ def cosine_sums(positions: Array, y: Array, sizes: Sequence[int]) -> Array:
     weights.real, weights.imag = 1.0, y / scale
     transform = getattr(library(), f"nufft{len(sizes)}d1")
     modes = tuple(2 * size - 1 for size in sizes)
-    # One thread: several add up in an order that varies. Nothing is left to FINUFFT to choose.
+    # One thread, since several add up in an order that varies; and no choice is left to FINUFFT.
     options = {"eps": TOLERANCE, "nthreads": 1, "upsampfac": 2.0, "spread_sort": 1}
     result = transform(*angles, weights, modes if len(modes) > 1 else modes[0], **options)
     for axis, size in enumerate(sizes):
@@ -274,32 +265,11 @@ def _scale(y: Array) -> float:
     return ldexp(1.0, min(max(exponent, -LARGEST_EXPONENT), LARGEST_EXPONENT))
 
 
-class DataSums(Protocol):
-    """What the moments engine needs to know of data: sums over them of Chebyshev polynomials on a box that holds them.
-
-    squares: sum_n y_n^2.
-    """
-
-    @property
-    def box(self) -> Box: ...
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def squares(self) -> float: ...
-
-    def covers(self, sizes: Sequence[int]) -> bool:
-        """Whether the sums of all degrees below the sizes are there."""
-        ...
-
-    def up_to(self, sizes: Sequence[int]) -> Array:
-        """(2, *sizes): the sums of all degrees below the sizes, without and with y_n."""
-        ...
-
-
 class ChebyshevSums:
-    """Sums over rows of data of Chebyshev polynomials on their box, or on a given one that holds them."""
+    """Sums over rows of data of Chebyshev polynomials on their box, or on a given one that holds them.
+
+    With `FleetMoments` it is what the moments engine can have of data: box, count, squares, `covers` and `up_to`.
+    """
 
     def __init__(self, inputs: Array, observations: Array, box: Box | None = None) -> None:
         self._given = box
@@ -320,6 +290,7 @@ class ChebyshevSums:
 
     @property
     def squares(self) -> float:
+        """sum_n y_n^2."""
         return float(self.rows.observations @ self.rows.observations)
 
     @property
@@ -332,9 +303,7 @@ class ChebyshevSums:
         return True
 
     def grow(self, inputs: Array, observations: Array) -> None:
-        """All rows, the old ones first: only new ones are read, unless the box grows, which changes every sum. A given
-        one does not grow.
-        """
+        """Take all rows, the old ones first. Only new ones are read, unless the box grows; a given one does not."""
         old = self.rows
         self._check_inside(inputs[old.count :])
         rows = Rows(inputs, observations, self._given or Box.around(inputs))

@@ -4,8 +4,7 @@ Every array of a batch ends with an axis of LANES points, over which the innermo
 arithmetic, whatever the number of neighbours, and vector instructions serve all lanes at once. What a point gets does
 not depend on the others of its batch. `likelihood` does the same without Numba, and has the formulas.
 
-Pairs (p, q) with q < p are in the order of the rows of the lower triangle; the point itself is the last row, m. The
-general loops are for sums and products of leaves, and observations with noise of their own.
+Pairs (p, q) with q < p are in the order of the rows of the lower triangle; the point itself is the last row, m.
 """
 
 from __future__ import annotations
@@ -16,66 +15,72 @@ from typing import NamedTuple
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.engines.vecchia.likelihood import LINEAR, PERIODIC, RQ, Layout
+from fleetgp.engines.vecchia.likelihood import LINEAR, MATERN12, MATERN32, PERIODIC, RQ, SE, Layout
 from fleetgp.engines.vecchia.ordering import Neighbours
 from fleetgp.linalg.compiling import jitted
 from fleetgp.linalg.exponential import exp
 
 #: Points of a batch.
 LANES = 8
-#: The numbers of kernels; all others have the loops of matern52.
-SE, MATERN12, MATERN32 = 0, 1, 2
+
+
+class Batch(NamedTuple):
+    """Of eight points with m neighbours each, the point itself last.
+
+    z: (D, m + 1, LANES) their inputs.  values: (m + 1, LANES) observations.
+    phi, slope: (L, P, LANES) of all pairs, the kernel's leaves and -phi'.  on: (L, m + 1, LANES) phi on the diagonal.
+    covariance: (P, LANES).  diagonal: (m + 1, LANES).
+    scales, alpha, weighted: (m, LANES), and left: (2, LANES), what `factorize` makes of them.
+    """
+
+    z: Array
+    values: Array
+    phi: Array
+    slope: Array
+    on: Array
+    covariance: Array
+    diagonal: Array
+    scales: Array
+    alpha: Array
+    weighted: Array
+    left: Array
 
 
 @jitted
-def _distances(z: Array, s: Array) -> None:
-    """s (P, LANES), squared, between the places z (D, m + 1, LANES)."""
-    dimension, size, _ = z.shape
-    pair = 0
-    for p in range(1, size):
-        for q in range(p):
-            for w in range(LANES):
-                s[pair, w] = (z[0, p, w] - z[0, q, w]) ** 2
-            for d in range(1, dimension):
-                for w in range(LANES):
-                    s[pair, w] += (z[d, p, w] - z[d, q, w]) ** 2
-            pair += 1
+def _room(leaves: int, dimension: int, size: int) -> Batch:
+    pairs = size * (size + 1) // 2
+    return Batch(
+        np.empty((dimension, size + 1, LANES)),
+        np.empty((size + 1, LANES)),
+        np.empty((leaves, pairs, LANES)),
+        np.empty((leaves, pairs, LANES)),
+        np.empty((leaves, size + 1, LANES)),
+        np.empty((pairs, LANES)),
+        np.empty((size + 1, LANES)),
+        np.empty((size, LANES)),
+        np.empty((size, LANES)),
+        np.empty((size, LANES)),
+        np.empty((2, LANES)),
+    )
+
+
+# ---- of any kernel ---------------------------------------------------------------------------------------------------
 
 
 @jitted
-def profile(kind: int, pairs: Array, profiles: Array) -> None:
-    """phi(s) into `profiles`, and -phi'(s) over `pairs`, which have s: `kernels` has the formulas."""
-    s, phi = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
-    if kind == SE:
-        for i in range(s.size):
-            phi[i] = -s[i]
-        decay = exp(phi)
-        for i in range(s.size):
-            phi[i] = decay[i]
-            s[i] = decay[i]
-        return
-    factor = 1.0 if kind == MATERN12 else 3.0 if kind == MATERN32 else 5.0
-    for i in range(s.size):
-        phi[i] = -math.sqrt(factor * s[i])
-    decay = exp(phi)
-    if kind == MATERN12:
-        for i in range(s.size):
-            r = -phi[i]
-            phi[i] = decay[i]
-            s[i] = 0.5 * decay[i] / r if r > 0.0 else 0.0
-    elif kind == MATERN32:
-        for i in range(s.size):
-            phi[i] = (1.0 - phi[i]) * decay[i]
-            s[i] = 1.5 * decay[i]
-    else:
-        for i in range(s.size):
-            r = -phi[i]
-            phi[i] = (1.0 + r + r * r / 3.0) * decay[i]
-            s[i] = (5.0 / 6.0) * (1.0 + r) * decay[i]
+def factorize(batch: Batch) -> None:
+    """The Cholesky factor over `covariance`, and C^-1 k into `weighted`."""
+    a, weighted = batch.covariance, batch.weighted
+    _factorize(a, batch.values, batch.diagonal, batch.scales, batch.alpha, batch.left)
+    start = len(a) - len(weighted)
+    for p in range(len(weighted)):
+        for w in range(LANES):
+            weighted[p, w] = a[start + p, w]
+    back(a, batch.scales, weighted)
 
 
 @jitted
-def factorized(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array, left: Array) -> None:
+def _factorize(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array, left: Array) -> None:
     """The Cholesky factor of C over its lower triangle a (P, LANES), whose last row becomes b = L^-1 k.
 
     diagonal (m + 1, LANES): of C.  scales (m, LANES): one over the factor's diagonal.  solved (m, LANES): c = L^-1 y.
@@ -122,38 +127,10 @@ def back(a: Array, scales: Array, right: Array) -> None:
 
 
 @jitted
-def last_row(a: Array, row: Array) -> None:
-    """b = L^-1 k, (m, LANES)."""
-    start = len(a) - len(row)
-    for p in range(len(row)):
-        for w in range(LANES):
-            row[p, w] = a[start + p, w]
-
-
-@jitted
-def _solve(
-    kind: int,
-    z: Array,
-    values: Array,
-    diagonal: Array,
-    slope: Array,
-    a: Array,
-    scales: Array,
-    alpha: Array,
-    left: Array,
-    weighted: Array,
-) -> None:
-    """C^-1 k into `weighted`, L^-1 y into `alpha`, and the rest as above."""
-    _distances(z, slope)
-    profile(kind, slope, a)
-    factorized(a, values, diagonal, scales, alpha, left)
-    last_row(a, weighted)
-    back(a, scales, weighted)
-
-
-@jitted
-def adjoint(left: Array, weighted: Array, alpha: Array, u: Array, t: Array) -> None:
-    """u and t (m + 1, LANES), from what is left, C^-1 k and C^-1 y."""
+def adjoint(batch: Batch, u: Array, t: Array) -> None:
+    """u and t (m + 1, LANES); `alpha` becomes C^-1 y."""
+    left, weighted, alpha = batch.left, batch.weighted, batch.alpha
+    back(batch.covariance, batch.scales, alpha)
     size = len(weighted)
     for w in range(LANES):
         t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
@@ -162,6 +139,55 @@ def adjoint(left: Array, weighted: Array, alpha: Array, u: Array, t: Array) -> N
         for w in range(LANES):
             u[p, w] = -weighted[p, w]
             t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
+
+
+# ---- of stationary kernels -------------------------------------------------------------------------------------------
+
+
+@jitted
+def _distances(z: Array, size: int, s: Array) -> None:
+    """s (P, LANES), squared, between the first places of z (D, size, LANES)."""
+    pair = 0
+    for p in range(1, size):
+        for q in range(p):
+            for w in range(LANES):
+                s[pair, w] = (z[0, p, w] - z[0, q, w]) ** 2
+            for d in range(1, z.shape[0]):
+                for w in range(LANES):
+                    s[pair, w] += (z[d, p, w] - z[d, q, w]) ** 2
+            pair += 1
+
+
+@jitted
+def profile(kind: int, pairs: Array, profiles: Array) -> None:
+    """phi(s) into `profiles`, and -phi'(s) over `pairs`, which have s: `kernels` has the formulas."""
+    s, phi = pairs.reshape(pairs.size), profiles.reshape(pairs.size)
+    if kind == SE:
+        for i in range(s.size):
+            phi[i] = -s[i]
+        decay = exp(phi)
+        for i in range(s.size):
+            phi[i] = decay[i]
+            s[i] = decay[i]
+        return
+    factor = 1.0 if kind == MATERN12 else 3.0 if kind == MATERN32 else 5.0
+    for i in range(s.size):
+        phi[i] = -math.sqrt(factor * s[i])
+    decay = exp(phi)
+    if kind == MATERN12:
+        for i in range(s.size):
+            r = -phi[i]
+            phi[i] = decay[i]
+            s[i] = 0.5 * decay[i] / r if r > 0.0 else 0.0
+    elif kind == MATERN32:
+        for i in range(s.size):
+            phi[i] = (1.0 - phi[i]) * decay[i]
+            s[i] = 1.5 * decay[i]
+    else:
+        for i in range(s.size):
+            r = -phi[i]
+            phi[i] = (1.0 + r + r * r / 3.0) * decay[i]
+            s[i] = (5.0 / 6.0) * (1.0 + r) * decay[i]
 
 
 @jitted
@@ -183,22 +209,6 @@ def _slopes(z: Array, slope: Array, u: Array, t: Array, total: Array) -> None:
 
 
 @jitted
-def _room(dimension: int, size: int) -> tuple[Array, Array, Array, Array, Array, Array, Array, Array]:
-    """Arrays for a batch: places, values, -phi', the factor, its diagonal, C^-1 y, what is left, and C^-1 k."""
-    pairs = size * (size + 1) // 2
-    return (
-        np.empty((dimension, size + 1, LANES)),
-        np.empty((size + 1, LANES)),
-        np.empty((pairs, LANES)),
-        np.empty((pairs, LANES)),
-        np.empty((size, LANES)),
-        np.empty((size, LANES)),
-        np.empty((2, LANES)),
-        np.empty((size, LANES)),
-    )
-
-
-@jitted
 def conditionals(
     kind: int, places: Array, y: Array, rows: IntArray, near: Neighbours, ratio: float, result: Array
 ) -> None:
@@ -206,10 +216,10 @@ def conditionals(
 
     NaN or infinity where a covariance is not positive definite.
     """
-    count, size = near.shape
-    dimension = places.shape[1]
-    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
-    diagonal = np.full((size + 1, LANES), 1.0 + ratio)
+    (count, size), dimension = near.shape, places.shape[1]
+    batch = _room(1, dimension, size)
+    z, slope = batch.z, batch.slope[0]
+    batch.diagonal[:, :] = 1.0 + ratio
     u, t = np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
     total, trace = np.empty((dimension, LANES)), np.empty(LANES)
     for start in range(0, count, LANES):
@@ -217,122 +227,84 @@ def conditionals(
             row = min(start + w, count - 1)
             for p in range(size + 1):
                 j = rows[row] if p == size else near[row, p]
-                values[p, w] = y[j]
+                batch.values[p, w] = y[j]
                 for d in range(dimension):
                     z[d, p, w] = places[j, d]
-        _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
-        back(a, scales, alpha)
-        adjoint(left, weighted, alpha, u, t)
-        for w in range(LANES):
-            trace[w] = 0.0
+        _distances(z, size + 1, slope)
+        profile(kind, slope, batch.covariance)
+        factorize(batch)
+        adjoint(batch, u, t)
+        trace[:] = 0.0
         for p in range(size + 1):
             for w in range(LANES):
                 trace[w] += u[p, w] * t[p, w]
         _slopes(z, slope, u, t, total)
         for w in range(min(LANES, count - start)):
-            square = left[1, w] * left[1, w] / left[0, w]
-            result[start + w, 0] = 0.5 * (math.log(left[0, w]) + square)
-            for d in range(dimension):
-                result[start + w, 1 + d] = total[d, w]
-            result[start + w, 1 + dimension] = square
-            result[start + w, 2 + dimension] = ratio * trace[w]
+            into, square = result[start + w], batch.left[1, w] * batch.left[1, w] / batch.left[0, w]
+            into[0] = 0.5 * (math.log(batch.left[0, w]) + square)
+            into[1 : 1 + dimension] = total[:, w]
+            into[1 + dimension] = square
+            into[2 + dimension] = ratio * trace[w]
 
 
 @jitted
 def means(
-    kind: int, places: Array, y: Array, queries: Array, near: Neighbours, ratio: float, result: Array, weights: Array
-) -> None:
-    """result (T, 2): mean and what is explained of a prior variance of 1, and the weights (T, m) of the observations.
-
-    NaN, or more than 1 explained, where a covariance is not positive definite.
-    """
-    count, size = near.shape
-    dimension = places.shape[1]
-    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
-    diagonal = np.full((size + 1, LANES), 1.0 + ratio)
-    for start in range(0, count, LANES):
-        for w in range(LANES):
-            row = min(start + w, count - 1)
-            for p in range(size):
-                values[p, w] = y[near[row, p]]
-            values[size, w] = 0.0
-            for d in range(dimension):
-                for p in range(size):
-                    z[d, p, w] = places[near[row, p], d]
-                z[d, size, w] = queries[row, d]
-        _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
-        for w in range(min(LANES, count - start)):
-            result[start + w, 0] = -left[1, w]
-            result[start + w, 1] = 1.0 + ratio - left[0, w]
-            for p in range(size):
-                weights[start + w, p] = weighted[p, w]
-
-
-@jitted
-def means_over_points(
     kind: int,
     places: Array,
     starts: IntArray,
     y: Array,
     diagonals: Array,
+    prior: float,
     queries: Array,
     near: Neighbours,
     result: Array,
     weights: Array,
 ) -> None:
-    """As `means`, of observations that are means over the points starts[n] .. starts[n + 1] of places (P, D).
+    """result (T, 2): mean and what is explained of a prior variance, and the weights (T, m) of the observations.
 
-    diagonals: (N,) of C.  near: those with fewer points come first.
+    NaN, or more than `prior` explained, where a covariance is not positive definite. Observations are means over the
+    points starts[n] .. starts[n + 1] of places (P, D). diagonals: (N,) of C.  near: those with fewer points come first.
     """
-    count, size = near.shape
-    dimension, widest = places.shape[1], 1
+    (count, size), dimension, widest = near.shape, places.shape[1], 1
     for t in range(count):
         for p in range(size):
             widest = max(widest, starts[near[t, p] + 1] - starts[near[t, p]])
-    z, values, slope, a, scales, alpha, left, weighted = _room(dimension, size)
-    diagonal = np.ones((size + 1, LANES))
-    several, share = np.empty((dimension, widest * size + 1, LANES)), np.empty((widest * size + 1, LANES))
-    pairs, profiles = np.empty((widest * widest * size, LANES)), np.empty((widest * widest * size, LANES))
+    batch, slots = _room(1, dimension, size), widest * size + 1
+    z, share = np.empty((dimension, slots, LANES)), np.empty((slots, LANES))
+    pairs, profiles = np.empty((widest * slots, LANES)), np.empty((widest * slots, LANES))
     first = np.zeros(size + 2, dtype=np.int64)  # where the points of each neighbour begin; the query is the last one
     for start in range(0, count, LANES):
-        for p in range(size + 1):
+        for p in range(size):
             most = 1
             for w in range(LANES):
-                row = min(start + w, count - 1)
-                if p < size:
-                    most = max(most, starts[near[row, p] + 1] - starts[near[row, p]])
-                    values[p, w], diagonal[p, w] = y[near[row, p]], diagonals[near[row, p]]
-                else:
-                    values[p, w] = 0.0
+                n = near[min(start + w, count - 1), p]
+                most = max(most, starts[n + 1] - starts[n])
             first[p + 1] = first[p] + most
-        alone = first[size] == size
+        last = first[size]
+        first[size + 1] = last + 1
         for w in range(LANES):
             row = min(start + w, count - 1)
             for p in range(size):
-                begin, own = starts[near[row, p]], starts[near[row, p] + 1] - starts[near[row, p]]
-                if alone:
+                n = near[row, p]
+                batch.values[p, w], batch.diagonal[p, w] = y[n], diagonals[n]
+                own = starts[n + 1] - starts[n]
+                for i in range(first[p + 1] - first[p]):  # of fewer points the first again, which counts for nothing
+                    share[first[p] + i, w] = 1.0 / own if i < own else 0.0
                     for d in range(dimension):
-                        z[d, p, w] = places[begin, d]
-                else:
-                    for i in range(first[p + 1] - first[p]):
-                        share[first[p] + i, w] = 1.0 / own if i < own else 0.0
-                        for d in range(dimension):
-                            several[d, first[p] + i, w] = places[begin + (i if i < own else 0), d]
-            share[first[size], w] = 1.0
+                        z[d, first[p] + i, w] = places[starts[n] + (i if i < own else 0), d]
+            batch.values[size, w], batch.diagonal[size, w], share[last, w] = 0.0, prior, 1.0
             for d in range(dimension):
-                z[d, size, w] = several[d, first[size], w] = queries[row, d]
-        if alone:
-            _solve(kind, z, values, diagonal, slope, a, scales, alpha, left, weighted)
+                z[d, last, w] = queries[row, d]
+        if last == size:  # one point each
+            _distances(z, size + 1, batch.slope[0])
+            profile(kind, batch.slope[0], batch.covariance)
         else:
-            _mean_profiles(kind, several, share, first, pairs, profiles, a)
-            factorized(a, values, diagonal, scales, alpha, left)
-            last_row(a, weighted)
-            back(a, scales, weighted)
+            _mean_profiles(kind, z, share, first, pairs, profiles, batch.covariance)
+        factorize(batch)
         for w in range(min(LANES, count - start)):
-            result[start + w, 0] = -left[1, w]
-            result[start + w, 1] = 1.0 - left[0, w]
-            for p in range(size):
-                weights[start + w, p] = weighted[p, w]
+            result[start + w, 0] = -batch.left[1, w]
+            result[start + w, 1] = prior - batch.left[0, w]
+            weights[start + w] = batch.weighted[:, w]
 
 
 @jitted
@@ -360,6 +332,8 @@ def _mean_profiles(kind: int, z: Array, share: Array, first: IntArray, pairs: Ar
                         a[pair, w] += share[i, w] * share[j, w] * profiles[k, w]
             pair += 1
 
+
+# ---- of sums and products of leaves, each observation with its own noise ---------------------------------------------
 
 ROOT = math.sqrt(2.0)
 
@@ -403,7 +377,7 @@ def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, ph
                 phi[i, w] = math.exp(-alpha * math.log(ratio))
                 slope[i, w] = phi[i, w] / ratio
         return
-    profile(0 if kind == PERIODIC else kind, slope, phi)
+    profile(SE if kind == PERIODIC else kind, slope, phi)
 
 
 @jitted
@@ -462,42 +436,6 @@ def by_leaf(
             pair += 1
 
 
-class Batch(NamedTuple):
-    """Of eight points: their inputs and those of their neighbours z, observations, the leaves' values and slopes (L, P,
-    LANES), those on the diagonal, and the covariance with what becomes of it; see `compiled.factorized`.
-    """
-
-    z: Array
-    values: Array
-    phi: Array
-    slope: Array
-    on: Array
-    covariance: Array
-    diagonal: Array
-    scales: Array
-    alpha: Array
-    weighted: Array
-    left: Array
-
-
-@jitted
-def _general_room(leaves: int, dimension: int, size: int) -> Batch:
-    pairs = size * (size + 1) // 2
-    return Batch(
-        np.empty((dimension, size + 1, LANES)),
-        np.empty((size + 1, LANES)),
-        np.empty((leaves, pairs, LANES)),
-        np.empty((leaves, pairs, LANES)),
-        np.empty((leaves, size + 1, LANES)),
-        np.empty((pairs, LANES)),
-        np.empty((size + 1, LANES)),
-        np.empty((size, LANES)),
-        np.empty((size, LANES)),
-        np.empty((size, LANES)),
-        np.empty((2, LANES)),
-    )
-
-
 @jitted
 def _own(kernel: Layout, j: int) -> tuple[Array, IntArray]:
     """The hyperparameters of a leaf, and its inputs."""
@@ -520,7 +458,7 @@ def _take(batch: Batch, inputs: Array, y: Array, noise: Array, near: Neighbours,
 
 @jitted
 def _general_solve(kernel: Layout, batch: Batch) -> None:
-    """C^-1 k into `weighted`, and the rest as `compiled.factorized` has it. The diagonal has the noise."""
+    """The covariance, to the noise that is on its diagonal, and what `factorize` makes of it."""
     for j in range(len(kernel.kinds)):
         own, axes = _own(kernel, j)
         leaf_values(kernel.kinds[j], kernel.alike[j], batch.z, own, axes, batch.phi[j], batch.slope[j])
@@ -531,9 +469,7 @@ def _general_solve(kernel: Layout, batch: Batch) -> None:
     for p in range(clean.shape[0]):
         for w in range(LANES):
             batch.diagonal[p, w] += clean[p, w]
-    factorized(batch.covariance, batch.values, batch.diagonal, batch.scales, batch.alpha, batch.left)
-    last_row(batch.covariance, batch.weighted)
-    back(batch.covariance, batch.scales, batch.weighted)
+    factorize(batch)
 
 
 @jitted
@@ -601,7 +537,7 @@ def general_conditionals(
     """
     count, size = near.shape
     own = kernel.first[len(kernel.kinds)] + len(kernel.terms)
-    batch = _general_room(len(kernel.kinds), inputs.shape[1], size)
+    batch = _room(len(kernel.kinds), inputs.shape[1], size)
     u, t, crossed = np.empty((size + 1, LANES)), np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
     weights, total = np.empty_like(batch.covariance), np.empty((len(kernel.theta), LANES))
     for start in range(0, count, LANES):
@@ -612,8 +548,7 @@ def general_conditionals(
             for d in range(inputs.shape[1]):
                 batch.z[d, size, w] = inputs[row, d]
         _general_solve(kernel, batch)
-        back(batch.covariance, batch.scales, batch.alpha)
-        adjoint(batch.left, batch.weighted, batch.alpha, u, t)
+        adjoint(batch, u, t)
         _weights(u, t, weights, crossed)
         _by_leaves(kernel, batch, weights, total)
         _by_terms(kernel, batch, weights, crossed, total)
@@ -644,7 +579,7 @@ def general_means(
     NaN where a covariance is not positive definite.
     """
     count, size = near.shape
-    batch = _general_room(len(kernel.kinds), inputs.shape[1], size)
+    batch = _room(len(kernel.kinds), inputs.shape[1], size)
     for start in range(0, count, LANES):
         _take(batch, inputs, y, noise, near, start)
         for w in range(LANES):
@@ -655,5 +590,4 @@ def general_means(
         for w in range(min(LANES, count - start)):
             result[start + w, 0] = -batch.left[1, w]
             result[start + w, 1] = batch.diagonal[size, w] - batch.left[0, w]
-            for p in range(size):
-                weights[start + w, p] = batch.weighted[p, w]
+            weights[start + w] = batch.weighted[:, w]

@@ -2,12 +2,12 @@
 
     p(y) = prod_i p(y_i | y_1 .. y_i-1), of which only the m nearest to x_i are kept
 
-Linear in the number of points, for every kernel. It is an approximation, the better the rougher the kernel: what is
-between a point and those farther away hides them. With all earlier points as neighbours it is exact.
+Linear in the number of points, for every kernel. It is an approximation, better for rougher kernels, where near points
+screen those farther away. With all earlier points as neighbours it is exact.
 
-What is computed at a theta depends on the data, the order in which batches came, and that theta alone, to the bit.
-Neighbours are those at length-scales rounded to powers of two relative to each other (`shapes`): theta on its way keeps
-them for long, and what is kept between calls only saves time.
+The result at a theta depends only on the data, the order in which batches came, and that theta, to the bit. Neighbours
+are those at length-scales rounded to powers of two relative to each other (`shapes`), so that they seldom change during
+a training.
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from fleetgp.engines.base import (
     Slopes,
     ThetaError,
     Trend,
-    mean_and_covariance,
     out_of_range,
     owner,
-    slopes_of_each,
 )
 from fleetgp.engines.basis import Basis
-from fleetgp.engines.covariances import covariance_of, variance_of
+from fleetgp.engines.covariances import variance_of
+from fleetgp.engines.exact import ExactPosterior, slopes_of_each
 from fleetgp.engines.vecchia.likelihood import (
     NotPositiveDefiniteError,
     OrderedData,
@@ -50,26 +49,22 @@ from fleetgp.engines.vecchia.likelihood import (
 from fleetgp.engines.vecchia.ordering import Neighbours, coarse_to_fine, nearest_earlier
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.linalg.cholesky import factorize
 from fleetgp.linalg.threads import blas_threads
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 
 # ---- the posterior ---------------------------------------------------------------------------------------------------
 
-#: Doubles of all that a query's neighbours are multiplied with, at a time.
+#: Doubles of the basis functions of neighbours that are held at a time.
 WORK = 1 << 22
-#: Neighbours that tell how far an observation is off, and observations that are asked at a time.
+#: Neighbours for leave-one-out predictions, and observations that are predicted at a time.
 LEFT_OUT, BLOCK = 30, 4096
-#: Observations that a joint posterior is of at most: their covariance takes 200 MB.
+#: The most observations of a joint posterior: their covariance takes 200 MB.
 MOST_TOGETHER = 5000
 
 
 class VecchiaPosterior:
-    """f | D_i at fixed theta. Nothing is factorized before a query comes; then one small matrix for each.
-
-    jitter: the largest that a query has needed so far.
-    """
+    """f | D_i at fixed theta: for each query one small matrix is factorized. jitter: the largest so far."""
 
     engine = "vecchia"
 
@@ -90,9 +85,7 @@ class VecchiaPosterior:
         return result[:, 0], np.maximum(prior - result[:, 1], 0.0)
 
     def mean_and_covariance(self, queries: Array) -> tuple[Array, Array]:
-        """Mean and covariance of f at the queries, (T,) and (T, T): the exact GP of all observations that are among the
-        nearest to any of them.
-        """
+        """Mean and covariance of f at the queries, (T,) and (T, T): exact, given all that are near any of them."""
         near = self._nearest(queries)
         used, h = np.unique(near), self.hyperparameters
         if len(used) > MOST_TOGETHER:
@@ -100,16 +93,14 @@ class VecchiaPosterior:
                 f"{owner(self._agent)}: a joint posterior is of at most {MOST_TOGETHER} observations nearest to any of "
                 f"the points, got {len(used)}: give fewer points, points that are closer together, or fewer neighbours"
             )
-        data = self.data.rows(used)
-        factor = factorize(covariance_of(self.kernel, data, h), self.kernel.noise(data, h))
-        if factor is None:
+        posterior = ExactPosterior.of(self.data.rows(used), self.kernel, h)
+        if posterior is None:
             raise self._failure(len(used))
-        self.jitter = max(self.jitter, factor.jitter)
-        weights = factor.solve(data.values)
-        return mean_and_covariance(self.kernel, h, data, factor, weights, queries)
+        self.jitter = max(self.jitter, posterior.jitter)
+        return posterior.mean_and_covariance(queries)
 
     def slopes(self, queries: Array) -> Slopes:
-        """The derivatives of mean and variance by the inputs of the queries, given the nearest as they are there."""
+        """The derivatives of mean and variance by the inputs of the queries, with the same neighbours."""
         result, jitter = slopes_of_each(
             self.kernel,
             self.hyperparameters,
@@ -135,7 +126,7 @@ class VecchiaPosterior:
         return self.data.rows(used), result
 
     def left_out(self) -> tuple[Array, Array]:
-        """How far each observation is off the mean given its nearest others, and the variance of f there: (N,) each."""
+        """The error of each observation's prediction from its nearest others, and the variance of f: (N,) each."""
         inputs, size = self.data.inputs, len(self.data)
         count = min(LEFT_OUT, self._neighbours, size - 1)
         error, variance = self.data.values.copy(), variance_of(self.kernel, self.data, self.hyperparameters)
@@ -209,8 +200,7 @@ def expected_seconds(size: int, n_neighbours: int, points: int) -> float:
     return size * (PAIR * pairs + OPERATION * n_neighbours**3 / 3) + CALLS
 
 
-#: Ratios are rounded to powers of two: theta on its way has the same neighbours for long, and all are near enough. This
-#: part of a step, around the border between two powers, belongs to both.
+#: Ratios of length-scales are rounded to powers of two; this part of a step, around the border, belongs to both.
 BORDER = 0.25
 #: Ratios beyond this power of two are as this one: the other axes count for nothing.
 MOST = 60.0
@@ -220,7 +210,7 @@ MOST = 60.0
 class Shape:
     """powers: (D,) the length-scales relative to the first one, as powers of two.
 
-    weight: how much it counts at the length-scales in question.  slope: (D,) its derivative by their logarithms.
+    weight: its share at the given length-scales.  slope: (D,) the derivative of that by their logarithms.
     """
 
     powers: tuple[int, ...]
@@ -233,10 +223,10 @@ class Shape:
 
 
 def shapes(scales: Array) -> list[Shape]:
-    """The shapes that count at these length-scales, the one that counts most first; their weights sum to 1.
+    """The shapes that count at these length-scales, the largest weight first; weights sum to 1.
 
-    One, but for ratios around the borders, where the weights go smoothly from one to the other: a likelihood that
-    jumped there would stop its minimizers. All length-scales larger by the same factor have the same shapes.
+    One, but for ratios around the borders, where the weights change smoothly: minimizers would stop at a jump of the
+    likelihood. Multiplying all length-scales by a factor changes nothing.
 
     >>> [(shape.powers, shape.weight) for shape in shapes(np.array([3.0, 6.5]))]
     [((0, 1), 1.0)]
@@ -266,7 +256,7 @@ def main_shape(scales: Array) -> Shape:
 
 
 def _powers(ratio: float) -> list[tuple[int, float, float]]:
-    """The powers next to a ratio, as a power itself: each with its weight, and the derivative of that by the ratio."""
+    """The powers next to a ratio (its log2): each with its weight, and the derivative of that by the ratio."""
     below = math.floor(ratio)
     s = (ratio - below - 0.5) / BORDER + 0.5
     if not 0.0 < s < 1.0:
@@ -275,19 +265,19 @@ def _powers(ratio: float) -> list[tuple[int, float, float]]:
     return [(below, 1.0 - weight, -change), (below + 1, weight, change)]
 
 
-#: With more length-scales than this the neighbours are those of one shape, which is chosen once: of so many ratios some
-#: are always around a border, and each of these would double the likelihoods and searches of an evaluation.
+#: With more length-scales than this there is one shape, chosen once: of many ratios some are always around a border,
+#: and each of them doubles the work of an evaluation.
 MOST_BLENDED = 5
 
 
 # ---- the engine ----------------------------------------------------------------------------------------------------
 
-#: Neighbours of a point, unless the caller says otherwise.
+#: Neighbours of a point by default.
 NEIGHBOURS = 30
-#: A query has this many times as many: there are no later points, and it costs nothing in training. On a real field of
-#: 100,000 points with gaps of 30 km, 4 is as good as any more; with 2 the CRPS in the gaps is 1 % worse.
+#: A query has this many times as many. On a real field of 100,000 points with gaps of 30 km more than 4 do not help,
+#: and with 2 the CRPS in the gaps is 1% worse.
 AROUND = 4
-#: Points whose conditional density is computed with twice the neighbours, for an estimate of the error.
+#: Points with twice the neighbours, for an estimate of the error.
 SAMPLE = 500
 #: Sets of neighbours that are kept.
 KEPT = 4
@@ -310,7 +300,7 @@ class VecchiaEngine(DataEngine):
         self._chosen: Shape | None = None
 
     def grow(self, data: Observations) -> None:
-        """New rows come to the end of the order. They cost a search for their own neighbours, and no other's."""
+        """Append new rows to the order: only their own neighbours need to be found."""
         old = self.size
         super().grow(data)
         self._finite = self._finite and _all_finite(data.rows(slice(old, None)))
@@ -318,16 +308,14 @@ class VecchiaEngine(DataEngine):
             self._order = np.concatenate([self._order, np.arange(len(self._order), self.size)])
 
     def reobserved(self, data: Observations) -> VecchiaEngine:
-        """The same places with other observations, and another noise of them: their order and neighbours stay."""
+        """The same places with other values and noise: order and neighbours stay."""
         result = VecchiaEngine(data, self.kernel, self.agent, self.n_neighbours)
         result._ordered, result._order, result._near = self._ordered, self._order, dict(self._near)
         result._chosen = self._chosen
         return result
 
     def settle(self, log_theta: Array) -> None:
-        """Choose the neighbours for what comes by the length-scales at log theta, where there are many of these; else
-        the first evaluation chooses them.
-        """
+        """Choose the one shape of many length-scales at log theta; without this the first evaluation does."""
         self._chosen = None
         if (np.abs(log_theta) < LARGEST_LOG).all():
             self._shapes(Hyperparameters.from_log(log_theta))
@@ -336,7 +324,7 @@ class VecchiaEngine(DataEngine):
         return expected_seconds(self.size, min(self.n_neighbours, self.size), len(self.data.places))
 
     def evaluate(self, log_theta: Array) -> Evaluation:
-        """NLL and log-gradient of the approximation, on all cores. Its error is not known: see `error_estimate`."""
+        """NLL and log-gradient of the approximation, on all cores. For its error see `error_estimate`."""
         h = self._checked(log_theta)
         data, (parts, places) = self._in_order(h), self._shapes(h)
         with blas_threads(1):
@@ -352,7 +340,7 @@ class VecchiaEngine(DataEngine):
         return VecchiaPosterior(self.data, self.kernel, h, AROUND * self.n_neighbours, self.agent)
 
     def products(self, theta: Array, trend: Trend) -> Array:
-        """Of the approximation: its conditional residuals, of every column."""
+        """By the approximation: from the conditional residuals of every column."""
         h, order = self._checked(np.log(theta)), self._ordering()
         ordered, (parts, _) = self.data.rows(order), self._shapes(h)
         columns = trend.with_observations(ordered)
@@ -365,12 +353,11 @@ class VecchiaEngine(DataEngine):
         return np.asarray(np.sum(result, axis=0))
 
     def error_estimate(self, log_theta: Array) -> float:
-        """By how much the likelihood would be smaller with twice as many neighbours, in nats and on average over data
-        that are as the model says: from a sample of points, for all of them.
+        """By how many nats the likelihood of data from the model would be smaller, on average, with twice as many
+        neighbours; estimated from a fixed sample of points. 0 where every point has all earlier ones.
 
-        On average e^2 / v is 1 with any neighbours, so that only log v / 2 counts, and no noise of the data. Where most
-        of the error is gone with twice the neighbours it is the error itself, otherwise (very smooth kernels) a part
-        of it. 0 where every point has all earlier ones. The sample is of fixed rows.
+        On average e^2 / v is 1 with any neighbours, so that only log v / 2 counts. Where twice the neighbours remove
+        most of the error it is the error itself; with very smooth kernels a part of it.
         """
         h = self._checked(log_theta)
         data, size, more = self._in_order(h), self.size, 2 * self.n_neighbours
@@ -408,10 +395,10 @@ class VecchiaEngine(DataEngine):
         return ordered_data(self.kernel, self.data.rows(self._ordering()), h)
 
     def _shapes(self, h: Hyperparameters) -> tuple[list[Shape], IntArray]:
-        """Of the inputs that tell who is near, and the positions in theta of their length-scales."""
+        """Of the inputs whose differences matter, and the positions in theta of their length-scales."""
         scales, places = self.kernel.scales(h, self.data.dimension)
         near = np.flatnonzero(places >= 0)
-        if not len(near):  # nobody is nearer than others
+        if not len(near):  # all are equally near
             return shapes(np.ones(self.data.dimension)), places
         if len(near) > MOST_BLENDED:
             self._chosen = self._chosen or main_shape(scales[near])
@@ -420,7 +407,7 @@ class VecchiaEngine(DataEngine):
 
     @cached_property
     def _axes(self) -> IntArray:
-        """The inputs that tell who is near; all of them if none does."""
+        """The inputs whose differences decide which points are near; all of them if none does."""
         dimension = self.data.dimension
         _, places = self.kernel.scales(Hyperparameters.from_log(np.zeros(self.kernel.count(dimension))), dimension)
         return np.flatnonzero((places >= 0) | (places < 0).all())
@@ -436,7 +423,7 @@ class VecchiaEngine(DataEngine):
         return shape.places(self.data.inputs[self._ordering()][:, self._axes])
 
     def _neighbours(self, shape: Shape) -> Neighbours:
-        """(N - m, m) those of all points but the first m."""
+        """(N - m, m) of all points but the first m."""
         count = min(self.n_neighbours, self.size)
         result = self._near.pop(shape.powers, np.empty((0, count), dtype=np.int32))
         missing = self.size - count - len(result)
@@ -456,10 +443,7 @@ def _all_finite(data: Observations) -> bool:
 
 
 def _blended(parts: Sequence[Shape], places: IntArray, result: Sequence[Evaluation]) -> Evaluation:
-    """Likelihoods with several sets of neighbours as one, which goes smoothly from one to the other.
-
-    places: of the length-scales that they are the shapes of, in theta.
-    """
+    """The weighted mean of likelihoods with several sets of neighbours. places: of their length-scales in theta."""
     first = result[0]
     nll, gradient = first.nll, np.zeros_like(first.gradient)
     for shape, each in zip(parts, result, strict=True):

@@ -26,7 +26,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.engines.base import Evaluation
-from fleetgp.engines.covariances import MeanCovariance, between, covariance_of, cross_of_stacks, variance_of
+from fleetgp.engines.covariances import MeanCovariance, RowNumbers, between, covariance_of, cross_of_stacks, variance_of
 from fleetgp.engines.vecchia.ordering import Neighbours
 from fleetgp.kernels.composite import (
     Composite,
@@ -99,18 +99,18 @@ class OrderedData(abc.ABC):
         """The likelihood and its log-gradient from the sum of all rows."""
 
     @abc.abstractmethod
-    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, Any]:
+    def _covariance(self, near: RowNumbers) -> tuple[Array | None, float, Any]:
         """C (n, m, m) of points (n, m), the jitter in units of the data's variances, and what its derivatives are of.
 
         None if, of several, one is not positive definite; of a single one with the jitter that it needs.
         """
 
     @abc.abstractmethod
-    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+    def _cross(self, near: RowNumbers, queries: Array) -> Array:
         """k between points (T, m) and queries (T, D), (T, m, 1)."""
 
     @abc.abstractmethod
-    def _derivatives(self, of: Any, near: IntArray | Neighbours, u: Array, t: Array) -> tuple[Array, Array]:
+    def _derivatives(self, of: Any, near: RowNumbers, u: Array, t: Array) -> tuple[Array, Array]:
         """sum_pq u_p t_q dC_pq by the hyperparameters of the covariance and by those of the noise, one row a point."""
 
     def conditionals(self, rows: IntArray, near: Neighbours) -> tuple[Array, float]:
@@ -190,8 +190,14 @@ def _with_noise(matrices: Array, noise: Array, size: Array) -> tuple[Array | Non
 
 # ---- with a stationary kernel ----------------------------------------------------------------------------------------
 
-#: The kernels that compiled loops know, by their numbers there.
-KINDS: dict[type[Stationary], int] = {SquaredExponential: 0, Matern12: 1, Matern32: 2, Matern52: 3}
+#: The numbers of kernels and leaves in compiled loops.
+SE, MATERN12, MATERN32, MATERN52, RQ, PERIODIC, LINEAR = range(7)
+KINDS: dict[type[Stationary], int] = {
+    SquaredExponential: SE,
+    Matern12: MATERN12,
+    Matern32: MATERN32,
+    Matern52: MATERN52,
+}
 
 
 class StationaryData(OrderedData):
@@ -223,12 +229,12 @@ class StationaryData(OrderedData):
     def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
         loops, kind = compiled(), KINDS.get(type(self.kernel))
         if loops is not None and kind is not None:
-            places = self._placed(queries)
-            loops.means(kind, self.places, self.values, places, near, self.ratio, result, weights)
-            result[:, 0] *= self.unit
-            result[:, 1] *= self.unit**2
+            size, prior = len(self.values), 1.0 + self.ratio
+            data = self.places, np.arange(size + 1), self.values, np.full(size, prior)
+            loops.means(kind, *data, prior, self._placed(queries), near, result, weights)
+            result *= [self.unit, self.unit**2]
 
-    def _covariance(self, near: IntArray | Neighbours) -> tuple[Array | None, float, tuple[Array, Array]]:
+    def _covariance(self, near: RowNumbers) -> tuple[Array | None, float, tuple[Array, Array]]:
         places = self.places[near]
         squares = np.asarray((places[:, :, None] - places[:, None]) ** 2)  # (n, m, m, D)
         phi, slope = self.kernel.profile_and_slope(squares.sum(axis=3))
@@ -236,13 +242,11 @@ class StationaryData(OrderedData):
         c, jitter = _with_noise(phi, noise, size)
         return c, jitter * (self.h.signal**2 + self.h.noise**2), (slope, squares)
 
-    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+    def _cross(self, near: RowNumbers, queries: Array) -> Array:
         apart = self.places[near] - self._placed(queries)[:, None]
         return self.kernel.profile_and_slope((apart**2).sum(axis=2))[0][..., None]
 
-    def _derivatives(
-        self, of: tuple[Array, Array], near: IntArray | Neighbours, u: Array, t: Array
-    ) -> tuple[Array, Array]:
+    def _derivatives(self, of: tuple[Array, Array], near: RowNumbers, u: Array, t: Array) -> tuple[Array, Array]:
         slope, squares = of
         by_scales = 2.0 * np.einsum("npq,npqd->nd", u[:, :, None] * t[:, None] * slope, squares)
         return by_scales, self.ratio * np.einsum("np,np->n", u, t)
@@ -268,9 +272,6 @@ def _at_once(c: Array, y: Array) -> tuple[float, float, Array]:
 
 
 # ---- with any kernel -------------------------------------------------------------------------------------------------
-
-#: The leaves that compiled loops know besides, by their numbers.
-RQ, PERIODIC, LINEAR = 4, 5, 6
 
 
 class Layout(NamedTuple):
@@ -345,23 +346,21 @@ class CompositeData(OrderedData):
             data = self.inputs, self.values, self.noise, np.ascontiguousarray(queries)
             loops.general_means(kernel, *data, near, result, weights)
 
-    def _between(self, near: IntArray | Neighbours) -> CompositeCovariance | MeanCovariance:
+    def _between(self, near: RowNumbers) -> CompositeCovariance | MeanCovariance:
         """The covariances between observations (.., m), without noise."""
         return self.kernel.at(self.inputs[near], None, self.h)
 
-    def _covariance(
-        self, near: IntArray | Neighbours
-    ) -> tuple[Array | None, float, CompositeCovariance | MeanCovariance]:
+    def _covariance(self, near: RowNumbers) -> tuple[Array | None, float, CompositeCovariance | MeanCovariance]:
         covariance, noise = self._between(near), self.noise[near]
         size = (np.einsum("nii->n", covariance.matrix) + noise.sum(axis=1)) / near.shape[1]
         c, jitter = _with_noise(covariance.matrix, noise, size)
         return c, jitter * float(size.max()), covariance
 
-    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+    def _cross(self, near: RowNumbers, queries: Array) -> Array:
         return self.kernel.at(self.inputs[near], queries[:, None], self.h).matrix
 
     def _derivatives(
-        self, of: CompositeCovariance | MeanCovariance, near: IntArray | Neighbours, u: Array, t: Array
+        self, of: CompositeCovariance | MeanCovariance, near: RowNumbers, u: Array, t: Array
     ) -> tuple[Array, Array]:
         by_noise = np.einsum("np,qnp->nq", u * t, self.slopes[:, near])
         return of.contract(u[:, :, None] * t[:, None]), by_noise
@@ -422,7 +421,7 @@ class MeansData(CompositeData):
         places, starts = np.ascontiguousarray(self._points.places / scales), self._points.starts
         values, diagonal = self.values / signal, (self._variances + self.noise) / signal**2
         queries = np.ascontiguousarray(queries[queue] / scales)
-        loops.means_over_points(kind, places, starts, values, diagonal, queries, sorted_near, part, weights_part)
+        loops.means(kind, places, starts, values, diagonal, 1.0, queries, sorted_near, part, weights_part)
         result[queue] = part * [signal, signal**2]
         weights[queue[:, None], order[queue]] = weights_part
 
@@ -430,10 +429,10 @@ class MeansData(CompositeData):
     def _variances(self) -> Array:
         return variance_of(self.kernel, self._data, self.h)
 
-    def _between(self, near: IntArray | Neighbours) -> MeanCovariance:
+    def _between(self, near: RowNumbers) -> MeanCovariance:
         return MeanCovariance(self.kernel, self._points, near, self.h)
 
-    def _cross(self, near: IntArray | Neighbours, queries: Array) -> Array:
+    def _cross(self, near: RowNumbers, queries: Array) -> Array:
         return cross_of_stacks(self.kernel, self._points, near, queries, self.h)[..., None]
 
     def means_of(self, rows: IntArray, near: Neighbours, most: Array) -> tuple[Array, Array, float]:

@@ -9,25 +9,24 @@ from numpy.typing import NDArray
 from fleetgp.arrays import Array, BoolArray, IntArray, order_by_place
 from fleetgp.linalg.threads import cores
 
-#: Distances between points that are taken halve from level to level; at most so many times.
+#: Levels at most; the distance between chosen points halves from one to the next.
 LEVELS = 40
-#: The rest follows at random once this part of the points is taken: nothing is left to be gained.
+#: Once this part of the points is chosen, the rest follows at random: its order no longer matters.
 MOST = 0.8
-#: The first distance is the width of the data over this, an odd number: distances on a grid are not at the threshold.
+#: The first distance is the width of the data over this, an odd number, so that distances on a grid are not at it.
 COARSEST = 4.13
-#: Where the edges of cells lie, in cells: not where the rows of a grid do.
+#: The offset of cells, in cells, so that rows on a grid do not lie on their edges.
 EDGE = 0.381966
 
 
 def coarse_to_fine(inputs: Array, observations: Array) -> IntArray:
-    """The rows in their order, (N,): near to the maximum-minimum order, in which each is the farthest from all before.
+    """Order the rows, (N,), almost by the maximum-minimum rule: each is the farthest from all before.
 
-    On each level those are taken that are farther than r from all before and, of a random order, from each other. With
-    20 neighbours the likelihood of 1,500 points in the plane then misses half of what it misses with a random order
-    (Matern 1/2: 0.19 nats instead of 0.39, and 0.13 with the exact maximum-minimum order, which costs more).
-    The order does not depend on how the rows are numbered: what is random in it goes by place (`arrays.py`), and
-    rows at the same place are told apart by their observations. Axes are compared in units of their standard
-    deviations.
+    Each level takes points that are farther than r from all before and, in a random order, from each other. With 20
+    neighbours and 1,500 points in the plane this halves the likelihood's error with a random order (Matern 1/2: 0.19
+    nats instead of 0.39; 0.13 with the exact rule, which costs more). The order does not depend on how the rows are
+    numbered: its randomness depends on places (`arrays.py`), and rows at the same place are ordered by their values.
+    Axes are in units of their standard deviations.
     """
     size = len(inputs)
     shuffled = order_by_place(inputs, observations, seed=0)
@@ -53,8 +52,8 @@ def coarse_to_fine(inputs: Array, observations: Array) -> IntArray:
 
 
 def _apart(places: Array, radius: float) -> IntArray:
-    """Of places in the order of preference, in a grid of cells as wide as the radius: the first of every cell, but for
-    those within the radius of a better one that stays.
+    """Of places in the order of preference, the first in each cell of a grid as wide as the radius, without those that
+    are within the radius of a preferred one.
     """
     cells = np.floor(places / radius + EDGE).astype(np.int64)
     numbers = cells @ np.cumprod([1, *(cells.max(axis=0)[:-1] + 2)])
@@ -64,7 +63,7 @@ def _apart(places: Array, radius: float) -> IntArray:
 
 
 def _independent(count: int, better: IntArray, worse: IntArray) -> BoolArray:
-    """Who stays if, one by one, everybody leaves who has a better one beside that stays; all undecided at a time."""
+    """(count,) the greedy independent set of a graph, whose edges lead from a better to a worse number."""
     stays, leaves = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
     while len(better):
         waits = np.zeros(count, dtype=bool)
@@ -78,19 +77,18 @@ def _independent(count: int, better: IntArray, worse: IntArray) -> BoolArray:
 
 Neighbours = NDArray[np.int32]
 
-#: Trees grow by this factor: of what a tree finds, few are later points.
+#: Trees grow by this factor, so that few of the points that they find are later ones.
 GROWTH = 1.25
-#: Neighbours that are asked for beyond those that are expected to be needed.
+#: Neighbours to query relative to the expected number.
 SPARE = 1.15
-#: Points that are asked for at a time.
+#: Points of a query.
 CHUNK = 1 << 15
 
 
 def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int64] | None = None) -> Neighbours:
     """The `count` nearest of the earlier places of each of the places from `begin` on (at least `count`), (n, count).
 
-    Sorted by their numbers. Among equally near ones the earlier count: places decide, and nothing else.
-    rows: of these places alone, ascending, all from `begin` on.
+    Sorted by their numbers. Of equally near ones the earlier count.  rows: only of these, ascending, from `begin` on.
     """
     wanted = np.arange(begin, len(places)) if rows is None else rows
     result = np.empty((len(wanted), count), dtype=np.int32)
@@ -108,7 +106,7 @@ def nearest_earlier(places: Array, count: int, begin: int, rows: NDArray[np.int6
 
 
 def _nearest(tree: scipy.spatial.cKDTree, rows: NDArray[np.int64], count: int, asked: int) -> Neighbours:
-    """The same for some rows, from a tree that has them all: ask for more, and leave out the later ones."""
+    """The same for some rows from a tree of all: query more, and leave out the later ones."""
     asked = min(asked, tree.n)
     distances, near = tree.query(tree.data[rows], k=np.arange(1, asked + 1), workers=cores())
     earlier = near < rows[:, None]

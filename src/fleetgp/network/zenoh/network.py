@@ -75,22 +75,19 @@ class ZenohNetwork(FrameNetwork):
         self._retired = False
 
     def swap(self, frames: list[Frame], expected: list[Edge], round: int) -> dict[Edge, Frame]:
-        received: dict[Edge, Frame] = {}
         self.exchanging = round
         for frame in frames:
             if frame.receiver in self._position:
-                received[frame.sender, frame.receiver] = frame
+                self._early[round, (frame.sender, frame.receiver)] = frame
             else:
                 self._send(replace(frame, run=self._links.run, epoch=self.epoch))
-        missing = {edge for edge in expected if edge not in received and (round, edge) not in self._early}
+        missing = {edge for edge in expected if (round, edge) not in self._early}
         if missing:
             self._receive(missing, round)
-        for edge in expected:
-            if edge not in received:
-                received[edge] = self._early.pop((round, edge))
-        for late in [key for key in self._early if key[0] <= round]:
-            del self._early[late]
-        return {edge: received[edge] for edge in expected}
+        received = {edge: self._early[round, edge] for edge in expected}
+        for over in [key for key in self._early if key[0] <= round]:
+            del self._early[over]
+        return received
 
     def _send(self, frame: Frame) -> None:
         link = (self._members[frame.sender], self._members[frame.receiver])
