@@ -292,15 +292,13 @@ def agree_on_groups(
     dimension = shards[0].dimension
     if network.agents == 1:
         return (Groups.none(dimension),)
-    scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
         min_rows = _rows_per_group(network, shards, options, width(dimension))
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
         for data, agent in zip(shards, network.hosted, strict=True):
             old = Groups.none(dimension) if before is None else before[agent]
-            members = regrouped(data.inputs / scales, min_rows, options.min_rows, old.members)
-            new = summarize(data, members, kernel, h)
+            new = regroup(data, kernel, h, min_rows, options.min_rows, old)
             gone, more = new.change(old)
             own.append(new)
             parts["groups"].append(more)
@@ -310,13 +308,30 @@ def agree_on_groups(
     return _merged(network, everyone, own, before, dimension, options.min_rows)
 
 
+def regroup(
+    data: Observations, kernel: Kernel, h: Hyperparameters, rows_per_group: int, min_rows: int, old: Groups
+) -> Groups:
+    """The groups of an agent's rows, when it had others before."""
+    scales, _ = kernel.scales(h, data.dimension)
+    return summarize(data, regrouped(data.inputs / scales, rows_per_group, min_rows, old.members), kernel, h)
+
+
 def _rows_per_group(network: Network, shards: Sequence[Observations], options: PredictionOptions, numbers: int) -> int:
     """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many."""
-    sizes = options.min_rows * 2 ** np.arange(LEVELS)
-    counts = np.array([len(own) for own in shards])
-    most = np.where(counts[:, None] >= options.min_rows, np.maximum(counts[:, None] // sizes, 1), 0)
-    fits = NUMBER * numbers * total(network, most.astype(float)) <= options.budget
-    return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
+    most = most_groups([len(own) for own in shards], options.min_rows)
+    return size_that_fits(total(network, most), options, numbers)
+
+
+def most_groups(counts: Sequence[int], min_rows: int) -> Array:
+    """(A, LEVELS) how many groups so many rows (A,) have at most, of min_rows rows, or 2, 4, 8, .. times as many."""
+    rows = np.array(counts)[:, None]
+    return np.where(rows >= min_rows, np.maximum(rows // (min_rows * 2 ** np.arange(LEVELS)), 1), 0).astype(float)
+
+
+def size_that_fits(most: Array, options: PredictionOptions, numbers: int) -> int:
+    """How many rows a group has at least, if the fleet has so many groups at most, (LEVELS,), of so many numbers."""
+    fits = NUMBER * numbers * most <= options.budget
+    return int(options.min_rows * 2 ** (np.argmax(fits) if fits.any() else LEVELS - 1))
 
 
 def _merged(
@@ -332,7 +347,7 @@ def _merged(
     columns, hosted = width(dimension), dict(zip(network.hosted, own, strict=True))
     check_from_peers(
         everyone["groups"],
-        lambda _, rows: rows.size == 0 or (rows.ndim == 2 and _sound(rows, columns, min_rows)),
+        lambda _, rows: rows.size == 0 or (rows.ndim == 2 and are_sound(rows, columns, min_rows)),
         f"groups of at least {min_rows} rows, {columns} numbers each",
     )
     gone = everyone.get("statistics", [np.zeros(0)] * network.agents)
@@ -345,7 +360,7 @@ def _merged(
     )
 
 
-def _sound(rows: Array, columns: int, min_rows: int) -> bool:
+def are_sound(rows: Array, columns: int, min_rows: int) -> bool:
     """Whether packed groups can be what an agent says of its rows."""
     if rows.shape[1] != columns or not np.isfinite(rows).all():
         return False
