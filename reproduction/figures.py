@@ -17,12 +17,13 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.model.hyperparameters import names
+from fleetgp.plot.style import COLOURS as OKABE_ITO
 from fleetgp.plot.style import symbol
 from reproduction.paper import FIVE, PROPOSED, TRAINERS
 from reproduction.report import Rows, mean_of
 
-#: Okabe and Ito's colours, which everybody can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+#: The colours of plots, and grey.
+COLOURS = (*OKABE_ITO, "#999999")
 MARKERS = "osD^vX"
 STYLE: dict[Any, Any] = {
     "font.size": 8,

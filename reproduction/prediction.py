@@ -108,12 +108,8 @@ def draw_replication(plan: dict[str, Any], replication: int) -> tuple[Array, Arr
     return places[seen], noisy[seen], places[asked], field.values[chosen[asked]], noisy[asked]
 
 
-def training_cell(plan: Plan) -> Cell:
-    """One training by dec-gapx-gp, on the first replication."""
-    return Cell(f"theta-{TRAINING_FLEET}", {**asdict(plan), "fleets": None, "agents": TRAINING_FLEET})
-
-
 def train(task: dict[str, Any]) -> dict[str, Any]:
+    """Train by dec-gapx-gp, on the first replication."""
     inputs, observations, *_ = draw_replication(task, 0)
     fleet = fg.Fleet(fg.partition(inputs, observations, agents=task["agents"]), "path", normalize=True, kernel="se")
     began = time.process_time()
@@ -216,7 +212,7 @@ def reproduce(plan: Plan, folder: Path, listener: Listener | None = None, place:
     content = hashlib.sha256(sea(plan.sst).values.tobytes()).hexdigest()  # a file that will not do is refused here
     facts = {**plan.as_dict(), "replications": None, "fleets": None, "sst": content, "npae": NPAE_ROUNDS, "ours": OURS}
     kept = kept_in(folder, "prediction", facts)
-    first = [training_cell(plan)]
+    first = [Cell(f"theta-{TRAINING_FLEET}", {**asdict(plan), "fleets": None, "agents": TRAINING_FLEET})]
     (fit,) = run_cells(first, train, kept, listener=listener, label="hyperparameters", place=place).values()
     rest = cells(plan, fit["theta"])
     results = run_cells(rest, run, kept, listener=listener, label="predictions", place=place)

@@ -118,7 +118,6 @@ def declared(default: Any, kind: Kind, text: str, **more: Any) -> Any:
 
 @cache
 def options_in(family: type) -> dict[str, Option]:
-    """Return the options that a dataclass declares, by name."""
     return {
         one.name: Option(one.name, one.default, **one.metadata["option"])
         for one in fields(family)
@@ -192,7 +191,6 @@ def checked(family: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_text(name: str, value: Any) -> str:
-    """Return the value if it is a text."""
     if not isinstance(value, str):
         raise InputError(f"{name}: expected a text, got {shortened(value)}")
     return value
@@ -212,7 +210,6 @@ FLAG = Kind(bool, lambda name, value: as_flag(value, name), "true or false")
 
 
 def number_or_text(_: str, text: str) -> float | str:
-    """Return a number if the text is one, else the text."""
     try:
         return float(text)
     except ValueError:
@@ -220,7 +217,6 @@ def number_or_text(_: str, text: str) -> float | str:
 
 
 def four_sides(name: str, box: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return a box as four numbers."""
     if len(box) != 4:
         sides = " ".join(f"{side:g}" for side in box)
         raise InputError(f"{name}: expected four numbers (west south east north), got {len(box)}: {sides}")

@@ -27,12 +27,12 @@ from fleetgp.units import readable_bytes
 from fleetgp.validation import check_whole
 
 AGENTS = 10
-#: The trainer whose hyperparameters the predictions have: the default of `Fleet.train`.
+#: The trainer whose hyperparameters the predictions use.
 CHOSEN = "dec-g-fact-gp"
-#: Methods whose messages carry a long vector for each point: shown on fewer points.
+#: Methods whose messages have a long vector for each point: used on fewer points.
 COSTLY = ("dec-npae", "dec-npae-star", "dec-nn-npae")
 FEW = 20
-#: Unseen points that the methods are judged by.
+#: Unseen points that the scores are of.
 TESTS = 400
 #: An agent takes part in a point if it explains this share of the variance there.
 ETA = 0.3
@@ -87,7 +87,7 @@ def run(points: int, seed: int, side: int, out: Path, console: Console) -> dict[
 
 
 def _predict(fleet: fg.Fleet, points: Array, method: str) -> Prediction:
-    """Conditioned afresh, each method sends all that it needs."""
+    """Predict with a new conditioned fleet, so that each method sends all that it needs."""
     options = prediction_method(method).those_of(eta=ETA)
     return fleet.condition().predict(points[:FEW] if method in COSTLY else points, method, **options)
 
@@ -95,7 +95,6 @@ def _predict(fleet: fg.Fleet, points: Array, method: str) -> Prediction:
 def _facts(
     truth: Array, fits: dict[str, Fit], answers: Array, outputs: dict[str, Prediction]
 ) -> dict[str, dict[str, Any] | Array]:
-    """The tables' numbers, for programs."""
     return {
         "truth": truth,
         "training": {
@@ -116,12 +115,12 @@ def _facts(
 
 
 def synthetic_truth(field: Field, points: Array, seed: int) -> Array:
-    """The noise-free field at other places."""
+    """Return the noise-free field at other places."""
     return fg.synthetic_field(theta=tuple(field.theta), seed=seed, inputs=points).truth
 
 
 def prediction_table(truth: Array, outputs: dict[str, Prediction]) -> Table:
-    """RMSE, NLPD and coverage per method, all against the noise-free truth."""
+    """Return RMSE, NLPD and coverage per method, all against the noise-free truth."""
     table = _table(
         "Predictions by method, of unseen points",
         "off full: root mean square difference to the exact GP.\n"
@@ -155,7 +154,7 @@ def _map_note(out: Prediction) -> str:
 
 
 def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
-    """Estimates per method, against the truth and against full-gp."""
+    """Return the estimates per method, against the truth and full-gp."""
     table = _table(
         "Hyperparameters by method",
         "off: the largest relative difference of a hyperparameter.\n"
@@ -181,7 +180,6 @@ def training_table(truth: Array, fits: dict[str, Fit]) -> Table:
 
 
 def _table(title: str, caption: str, *columns: str) -> Table:
-    """Of methods, and numbers of each."""
     table = Table(title=title, caption=caption, box=None, padding=(0, 1), pad_edge=False)
     table.title_justify = table.caption_justify = "left"
     table.add_column("method", no_wrap=True)
@@ -191,7 +189,7 @@ def _table(title: str, caption: str, *columns: str) -> Table:
 
 
 def _sent_by_one(fits: dict[str, Fit]) -> str:
-    """What agent 0 sent, by the ledger, with methods that differ in it."""
+    """Describe what agent 0 sent, by the ledger, with methods that differ in it."""
     rows = fits[CHOSEN].ledger.total(kind="observations", sender=0, receiver=1).scalars
     lines = "".join(
         f"  {method:<14}{_kinds(fits[method], 0)}\n" for method in ("dec-full-gp", "dec-fact-gp", CHOSEN, "dec-apx-gp")
@@ -208,7 +206,7 @@ def _kinds(fit: Fit, agent: int) -> str:
 
 
 def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed: int) -> Figure:
-    """The field, the agents' stripes, and how every agent's hyperparameters come together."""
+    """Draw the field, the agents' stripes, and how the agents' hyperparameters come together."""
     figure = Figure(figsize=(13, 7.6), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=[1.3, 1.0], squeeze=False).ravel()
     left, middle, right = above.subplots(1, 3)
@@ -238,7 +236,7 @@ def training_figure(field: Field, shards: list[Shard], fit: Fit, full: Fit, seed
 def map_figure(
     truth: Array, full: Prediction, prediction: Prediction, shards: list[Shard], extent: tuple[float, float]
 ) -> Figure:
-    """The predicted mean and standard deviation on a square grid, beside the truth, and who took part."""
+    """Draw mean and standard deviation on a square grid, beside the truth, and how many agents took part."""
     side = round(len(truth) ** 0.5)
     figure = Figure(figsize=(13, 7.4), layout="constrained")
     panels = figure.subplots(2, 3).ravel()

@@ -257,7 +257,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _split(self, X: Array, y: Array, agents: Any, seed: int) -> tuple[list[Shard], Any]:
-        """Return the agents' rows, and their labels."""
         if agents is None:
             count = self.n_agents
             if count is None:
@@ -307,7 +306,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.noise_ = float(self.theta_[-1])
 
     def _owners(self, X: Array, agents: Any) -> IntArray:
-        """Return the number of each new row's agent."""
         if agents is not None:
             labels = np.asarray(agents)
             if labels.shape != (len(X),):
@@ -325,7 +323,6 @@ class FleetGPRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # 
         return np.asarray(whose[nearest])
 
     def _number(self, agent: Any) -> int:
-        """Return the number of an agent, given by its label or its number."""
         labels = self.agents_.tolist()
         wanted = agent.strip() if isinstance(agent, str) else agent
         stripped = [label.strip() if isinstance(label, str) else label for label in labels]

@@ -55,7 +55,6 @@ def default_kernel(*methods: object, preset: str | None = None) -> str:
 
 
 def check_noise_floor(name: str, value: Any) -> float:
-    """Return a valid noise_floor."""
     if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool) or not 0 <= value < 1:
         raise InputError(
             f"{name}: expected a number of at least 0 and below 1, got {shortened(value)}: it is in units of the "

@@ -48,7 +48,6 @@ class Registry(Mapping[str, Item]):
         self._items[name] = item
 
     def check(self, name: object) -> str:
-        """Return the name if the registry has it."""
         check_name(self.what, name, self)
         assert isinstance(name, str)
         return name

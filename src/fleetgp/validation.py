@@ -99,14 +99,12 @@ def check_number(
 
 
 def check_whole(name: str, value: object, *, least: int, most: float = np.inf) -> None:
-    """Refuse all but whole numbers within bounds."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
         bound = f"of at least {least}" + (f" and at most {most:,}" if most < np.inf else "")
         raise InputError(f"{name} must be a whole number {bound}, got {shortened(value)}")
 
 
 def as_path(value: object, what: str) -> Path:
-    """Return a path."""
     if not isinstance(value, str | os.PathLike) or not str(value) or "\0" in str(value):
         raise InputError(f"{what}: expected a path, got {shortened(value)}")
     return Path(value)

@@ -22,7 +22,7 @@ from fleetgp.agent.description import PREDICTORS
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import StoppedError
-from fleetgp.agent.observations import observations_of
+from fleetgp.agent.observations import store_of
 from fleetgp.agent.requests import PendingQuestion, Question, Requests
 from fleetgp.agent.service import Service
 from fleetgp.errors import InputError, NeighbourLostError, NetworkError
@@ -69,10 +69,10 @@ def test_a_question_that_cannot_be_computed_is_refused_and_no_more(
 ) -> None:
     real = Predictor.predict
 
-    def broken(self: Predictor, network: Any, question: Any) -> Any:
+    def broken(self: Predictor, question: Any, network: Any) -> Any:
         if len(question.queries) == 3 and network._links.hosted == (1,):
             raise MemoryError("too much")
-        return real(self, network, question)
+        return real(self, question, network)
 
     monkeypatch.setattr(Predictor, "predict", broken)
     monkeypatch.setattr("fleetgp.agent.answer_task.TRIES", 2)
@@ -128,7 +128,7 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
     told: list[dict[str, Any]] = []
     asked = PendingQuestion(Question(np.array(QUERIES), "dec-rbcm"), 60.0, time.monotonic() + 60.0, told.append)
     requests.ask(asked)
-    data = observations_of(description, "a0", tmp_path, log)
+    data = store_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
     answers = AnswerTask(AgentState(description, 0, data, memory, requests, Activity(), log))
     agenda = Agenda([Item(MODEL, question=asked.question), Item(MODEL)], (0, 1))
@@ -147,7 +147,7 @@ def test_what_ends_a_view_passes_through_a_question_and_leaves_it_for_the_next(
 def test_a_posterior_is_kept_until_the_model_changes_and_takes_new_rows(tmp_path: Path) -> None:
     description, _ = describe(tmp_path, 1)
     log = Log("a0", file=tmp_path / "a0.log")
-    data = observations_of(description, "a0", tmp_path, log)
+    data = store_of(description, "a0", tmp_path, log)
     memory = Memory(tmp_path / "checkpoint.json", description, log)
     answers = AnswerTask(AgentState(description, 0, data, memory, Requests(log), Activity(), log))
 

@@ -10,7 +10,7 @@ import pytest
 import fleetgp as fg
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.observations import observations_of
+from fleetgp.agent.observations import store_of
 from fleetgp.arrays import Array
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
@@ -66,7 +66,7 @@ def test_a_fleet_of_agents_is_as_the_simulator(tmp_path: Path) -> None:
 def test_an_agents_rows_have_its_deviations_and_its_noise(tmp_path: Path) -> None:
     description, shards = noisy(tmp_path)
     log = Log("a1", file=tmp_path / "a1.log")
-    data = observations_of(description, "a1", tmp_path / "kept", log)
+    data = store_of(description, "a1", tmp_path / "kept", log)
     log.close()
     shard = data.shard
     x, y, s = shards[1]

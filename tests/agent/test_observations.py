@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fleetgp.agent.observations import plain_csv
 from fleetgp.errors import InputError
+from fleetgp.io.tables import read_columns
 from tests.agent.stores import Rows, store, told
 
 
@@ -91,3 +94,50 @@ def test_a_line_written_between_two_looks_does_not_count(tmp_path: Path, monkeyp
         stream.write(".8\n")
     assert data.refresh() == 1
     assert data.shard.values.tolist() == [3, 2, 67.8]
+
+
+PLAIN = ["1,ada,2,3", " 1,ada, 2 ,3", "+1,bo,.5,5.", "-0.0,bo,1,2", "00,a,1,2", "123456789012345,a,2,3", "1,,2,3\r"]
+OTHERS = [
+    "1e5,a,2,3",
+    "-0,a,1,2",
+    "1,a,2,nan",
+    "1,a,2,",
+    "1,a,2",
+    "1,a,2,3,4",
+    '"1",a,2,3',
+    "1_0,a,2,3",
+    "NA,a,1,2",
+    "1,a,2,3\n",
+]
+OTHERS += [
+    "1234567890123456,a,2,3",
+    "0x10,a,2,3",
+    "inf,a,1,2",
+    "True,a,1,2",
+    "1,a,2,3#",
+    "1 2,a,3,4",
+    "1,a,2,3\n\n4,a,5,6",
+]
+
+
+def test_plain_numbers_are_the_same_bits_without_pandas(tmp_path: Path) -> None:
+    file, rng = tmp_path / "a.csv", np.random.default_rng(1)
+    rows = [
+        f"{a:.{d}f},ada,{b:.{d}f},{c:.0f}.5" for d in range(10) for a, b, c in rng.normal(size=(9, 3)) * 10.0 ** (6 - d)
+    ]
+    for text in ("\n".join(rows), *PLAIN):
+        file.write_text(f"x,boat,y,t\n{text}\n", encoding="utf-8")
+        found, expected = plain_csv(file, ["y", "x", "t"]), read_columns(file, ["y", "x", "t"])
+        assert found is not None, text
+        for name, values in found.columns.items():
+            assert values.tobytes() == expected.columns[name].astype(float).tobytes(), (text, name)
+
+
+@pytest.mark.parametrize(
+    "text", ["x,boat,y,t", "", "x,boat,y,y,t\n1,a,2,2,3", *(f"x,boat,y,t\n{row}\n" for row in OTHERS)]
+)
+def test_all_other_files_are_left_to_pandas(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8")
+    assert plain_csv(tmp_path / "a.csv", ["x", "y", "t"]) is None
+    assert plain_csv(tmp_path / "b.csv", ["x"]) is None
+    assert plain_csv(tmp_path / "a.npz", ["x"]) is None

@@ -12,7 +12,7 @@ import fleetgp as fg
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.observations import observations_of
+from fleetgp.agent.observations import store_of
 from fleetgp.agent.service import status_of
 from fleetgp.errors import InputError
 from fleetgp.operator.client import AgentClient
@@ -46,7 +46,7 @@ def test_agents_refuse_what_sends_rows_and_calibrate_without(tmp_path: Path) -> 
 
 def test_the_status_shows_no_exact_corner_and_no_mean_of_the_rows(tmp_path: Path) -> None:
     description = private(tmp_path, edges=[(0, 1)])
-    data = observations_of(description, "a0", tmp_path / "state", Log("a0", file=tmp_path / "a0.log"))
+    data = store_of(description, "a0", tmp_path / "state", Log("a0", file=tmp_path / "a0.log"))
     rows = data.shard.inputs
     place = {name: np.array(values) for name, values in data.place.items()}
     width = np.ptp(rows, axis=0)

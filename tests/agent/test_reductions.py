@@ -77,8 +77,8 @@ def test_only_the_asker_is_told_and_the_others_go_on(tmp_path: Path, monkeypatch
     real = Predictor.predict
     told: dict[int, bool] = {}
 
-    def noted(self: Predictor, network: Any, question: Any) -> Any:
-        found = real(self, network, question)
+    def noted(self: Predictor, question: Any, network: Any) -> Any:
+        found = real(self, question, network)
         told[network._links.hosted[0]] = bool(np.isfinite(found.means).all())
         return found
 

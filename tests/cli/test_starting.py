@@ -31,11 +31,16 @@ LATER = {
 }
 
 
-def test_an_agent_starts_without_what_it_hardly_ever_needs() -> None:
+def test_an_agent_starts_without_what_it_hardly_ever_needs(tmp_path: Path) -> None:
+    """Also where its data are a CSV of plain numbers."""
+    (tmp_path / "a.csv").write_text("x,boat,t\n1,ada,3\n0.25,ada,-4\n", encoding="utf-8")
     code = (
         "import json, sys, typer, fleetgp.cli.app as cli, fleetgp.agent.service\n"
+        "from fleetgp.agent.observations import ObservationStore, Path\n"
         "group = typer.main.get_command(cli.app)\n"
         "group.get_command(group.make_context('fleetgp', [], resilient_parsing=True), 'agent')\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "assert ObservationStore(folder / 'a.csv', ['x'], 't', folder / 'rows.jsonl').rows == 2\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
     loaded = set(json.loads(python(code)))

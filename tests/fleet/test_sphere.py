@@ -17,7 +17,7 @@ from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data import Shard
 from fleetgp.data.dataset import InMemory
-from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule, great_circle, seen_by
+from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule, great_circle, kernels_in_coordinates
 from fleetgp.engines.expert import Expert
 from fleetgp.fleet.maps import cells_within
 from fleetgp.kernels.expression import as_kernels
@@ -37,7 +37,7 @@ THETA = (2500.0, 2.0, 0.1)
 
 def on_globe(expression: str = ISO, names: tuple[str, ...] = NAMES) -> tuple[Kernel, Coordinates]:
     rule = coordinate_rule("sphere", names)
-    (kernel,) = seen_by(rule, as_kernels(expression, names), names)
+    (kernel,) = kernels_in_coordinates(rule, as_kernels(expression, names), names)
     return kernel, agree_on_coordinates(Alone(), InMemory([Observations(np.zeros((1, len(names))), np.zeros(1))]), rule)
 
 
@@ -109,7 +109,7 @@ def test_with_other_inputs_and_the_names_a_user_knows() -> None:
     chord = 2.0 * RADIUS * np.sin(great_circle(places[:, None, 1:], places[:, 1:]) / (2.0 * RADIUS))
     other = 0.25 * np.exp(-((chord / 900.0) ** 2))
     np.testing.assert_allclose(found, covariance(places[:, 1:], places[:, 1:]) * days + other, atol=1e-9)
-    assert seen_by(coordinate_rule("sphere", names), (kernel,), names) == (kernel,), "once is enough"
+    assert kernels_in_coordinates(coordinate_rule("sphere", names), (kernel,), names) == (kernel,), "once is enough"
 
 
 def test_a_field_on_the_globe_is_learned_and_predicted_across_180_degrees(tmp_path: Path) -> None:

@@ -444,7 +444,7 @@ class _Answers:
             predictor.cache.hold(self.method.agreement_key(options), agreed, snapshot.rows)
         network = CountingNetwork(self.facts.topology, ("aggregate", "pool"))
         question = Question(self.method, scene.queries, options, to=self.asking.to)
-        blocks = predictor.predict_in_blocks(network, question)
+        blocks = predictor.predict_in_blocks(question, network)
         once = network.bill()
         list(blocks)
         return once, network.bill() - once

@@ -16,7 +16,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.dataset import Dataset, InMemory
-from fleetgp.data.transforms import CoordinateRule, Coordinates, seen_by
+from fleetgp.data.transforms import CoordinateRule, Coordinates, kernels_in_coordinates
 from fleetgp.engines.base import DataEngine, Evaluation, Posterior, Slopes, Trend
 from fleetgp.engines.basis import Basis, Box
 from fleetgp.engines.expert import MOST_DENSE, OtherEngine
@@ -100,7 +100,7 @@ def facts_of(
         kernels = data.kernels
         if kernel is not None:
             inputs = data.inputs or data.dimension
-            seen = seen_by(data.coordinates, as_kernels(kernel, inputs), inputs, data.mean)
+            seen = kernels_in_coordinates(data.coordinates, as_kernels(kernel, inputs), inputs, data.mean)
             kernels = tuple(with_noise(one, data.noise_model) for one in seen)
         flag = data.normalize if normalize is None else normalize
         sizes = tuple(data.data.counts)

@@ -290,13 +290,6 @@ class Subject:
         """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
         return ConditionedFleet(self.snapshot if shards is None else replace(self.snapshot, shards=shards))
 
-    def calibrated(self, shards: Dataset, method: str) -> ConditionedFleet:
-        """The same with the fleet's calibration, if it is one for this method."""
-        result, calibration = self.conditioned(shards), self.fleet.calibration
-        if calibration is not None and calibration.method == method:
-            result.calibration = calibration
-        return result
-
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""
         rows, theta = Observations.joined(self.snapshot.shards), self.snapshot.theta
@@ -310,14 +303,6 @@ class Subject:
         own = seen[rng.choice(len(seen), min(len(seen), QUERIES // 2), replace=False)]
         pairs = seen[rng.integers(0, len(seen), (2, QUERIES - len(own)))]
         return np.concatenate([own, pairs.mean(axis=0)])
-
-    def hidden(self) -> list[BoolArray]:
-        """Which rows each agent hides."""
-        result = []
-        for agent, count in enumerate(self.snapshot.shards.counts):
-            rows = np.random.default_rng([self.seed, agent]).permutation(count)[: int(self.hold * count)]
-            result.append(np.isin(np.arange(count), rows))
-        return result
 
     # ---- likelihoods -----------------------------------------------------------------------------------------
 
@@ -655,14 +640,20 @@ def _coverage(subject: Subject, name: str) -> Iterator[Check]:
 
 
 def _standardized(subject: Subject, name: str) -> Array:
-    """How many deviations each hidden row is off, by the agent's own answer."""
-    pairs = list(zip(subject.snapshot.shards, subject.hidden(), strict=True))
-    rest, asked = [own.rows(~mask) for own, mask in pairs], [own.rows(mask) for own, mask in pairs]
+    """How many deviations each hidden row is off, by the agent's own answer; with the fleet's calibration, if any."""
+    rest, asked = [], []
+    for agent, data in enumerate(subject.snapshot.shards):
+        order = np.random.default_rng([subject.seed, agent]).permutation(len(data))
+        away = np.isin(np.arange(len(data)), order[: int(subject.hold * len(data))])
+        rest.append(data.rows(~away))
+        asked.append(data.rows(away))
     counts = list(map(len, asked))
     if sum(counts) < FEWEST_HIDDEN:
         return np.zeros(sum(counts))
-    places = np.concatenate([one.inputs for one in asked])
-    result = subject.calibrated(InMemory(rest), name).predict(places, name, observed=True)
+    conditioned, calibration = subject.conditioned(InMemory(rest)), subject.fleet.calibration
+    if calibration is not None and calibration.method == name:
+        conditioned.calibration = calibration
+    result = conditioned.predict(np.concatenate([one.inputs for one in asked]), name, observed=True)
     starts, parts = np.cumsum([0, *counts]), []
     for agent, one in enumerate(asked):
         own = slice(starts[agent], starts[agent + 1])

@@ -13,7 +13,7 @@ from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.observations import Recorder, observations_of, watch_file
+from fleetgp.agent.observations import Recorder, store_of, watch_file
 from fleetgp.agent.requests import PendingQuestion, Reply, Requests, TrainRequest
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
@@ -34,7 +34,7 @@ class Agent:
         self.id = description.id_of(name)
         own, folder = description.agents[self.id], description.state / name
         own_folder(folder)
-        self.data = observations_of(description, name, folder, log)
+        self.data = store_of(description, name, folder, log)
         if description.private is not None and self.data.rows < FEWEST_ROWS:
             raise InputError(
                 f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {self.data.rows}: '

@@ -122,7 +122,7 @@ class AnswerTask:
                 if totals is None and method.rule != RULE:
                     result = self._predict(network, tasks.agreed, agenda, model, predictor, asked)
                 else:
-                    result = predictor.predict(network, asked)
+                    result = predictor.predict(asked, network)
             except NetworkError:
                 raise
             except Exception as error:  # this question is at fault, not the agent
@@ -148,7 +148,7 @@ class AnswerTask:
         agreed = self.agreements.find(method.rule, number, agenda, here)
         if agreed is not None:
             self._cache.hold(key, agreed, rows)
-        answer = predictor.predict(network, question)
+        answer = predictor.predict(question, network)
         entry = self._cache.shared.get(key)
         if agreed is None and entry is not None and entry.rounds:  # else nothing was sent for it
             self.agreements.keep(method.rule, number, entry.value, here)

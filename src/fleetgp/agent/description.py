@@ -30,7 +30,7 @@ from fleetgp.agent.certificates import AUTHORITY, NAME, NAMED, Credentials, is_h
 from fleetgp.agent.toml_lines import DEEPEST, Lines, keys_in, too_deep
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
-from fleetgp.data.transforms import CoordinatesName, coordinate_rule, seen_by
+from fleetgp.data.transforms import CoordinatesName, coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import GraphError, InputError, listed, shortened
 from fleetgp.fleet.privacy import PREDICTOR, refuse_private, refuse_small_groups
@@ -222,7 +222,7 @@ class FleetFile(_Table):
         """The one, or those to choose from, or one clear error."""
         rule = coordinate_rule(self.coordinates, self.inputs)
         plain = as_kernels(self.kernel, self.inputs)
-        seen = seen_by(rule, plain, self.inputs, self.mean)
+        seen = kernels_in_coordinates(rule, plain, self.inputs, self.mean)
         return tuple(with_noise(one, self.noise_model) for one in seen)
 
 

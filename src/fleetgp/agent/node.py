@@ -41,7 +41,7 @@ class PeerMonitor:
     def __init__(self, presence: Presence) -> None:
         self._presence, self._agent = presence, presence.agent
         self._inbox = Inbox()
-        self._closed = False
+        self._closed, self._visiting = False, threading.Thread()
         self._silence = max(2.0 * HEARTBEAT, presence.description.timeouts.lease)
         self._introduce_at, self._pause = time.monotonic() + INTRODUCE, INTRODUCE
         self.links = self._open_links(presence.description)
@@ -153,8 +153,15 @@ class PeerMonitor:
             self._introduce_at = now + self._pause
             data = self._presence.introduction().encode()
             self.links.introduce(data)
-            for j in missing:
-                threading.Thread(target=self.links.visit, args=(j, data), name=f"visit {j}", daemon=True).start()
+            if not self._visiting.is_alive():
+                self._visiting = threading.Thread(target=self._visit, args=(missing, data), name="visits", daemon=True)
+                self._visiting.start()
+
+    def _visit(self, missing: list[int], data: bytes) -> None:
+        """One neighbour after the other: a fleet may have a thousand."""
+        for j in missing:
+            if not self._closed:
+                self.links.visit(j, data)
 
     def _take_introduction(self, stranger: Introduction) -> None:
         """Answer it, once: the other end has to log it too, and cannot know who listens here."""

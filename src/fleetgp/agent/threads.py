@@ -14,7 +14,7 @@
 | certificates | `service` | warns before a certificate expires, and ends the agent then |
 
 Not from here: the door before a TLS port (`network/zenoh/door.py`), Zenoh's own, and those that nobody must wait for:
-one that a signal starts to stop the agent (`service`), and short ones that introduce the agent (`node`).
+one that a signal starts to stop the agent (`service`), and one that introduces the agent to those it misses (`node`).
 """
 
 from __future__ import annotations

@@ -49,6 +49,12 @@ SCORE_FORMATS = {
     "interval_score": ".3g",
     "coverage": ".1%",
 }
+#: What cross-validation hides, in words.
+HIDDEN = {
+    "random": "rows hidden at random",
+    "agent": "all rows of agents hidden",
+    "block": "blocks hidden that nobody observes",
+}
 VERDICT_COLOURS = {"passed": "green", "failed": "red", "not applicable": "dim"}
 
 
@@ -200,17 +206,9 @@ def _cross_validate(
         )
     facts = {"split": split, "method": result.method, "folds": len(result.folds), "trained": hiding.train}
     facts |= {"prior_only": result.prior_only, "theta": [fold.theta for fold in result.folds]}
-    return facts, _validation_title(result, hiding.train), result
-
-
-def _validation_title(result: CrossValidation, train: bool) -> str:
-    how = {
-        "random": "rows hidden at random",
-        "agent": "all rows of agents hidden",
-        "block": "blocks hidden that nobody observes",
-    }
-    theta = "trained again for each" if train else "with the model's hyperparameters"
-    return f"[bold]{result.method}: {how[result.split]}, {len(result.folds)} folds, {theta}[/bold]"
+    theta = "trained again for each" if hiding.train else "with the model's hyperparameters"
+    title = f"[bold]{result.method}: {HIDDEN[result.split]}, {len(result.folds)} folds, {theta}[/bold]"
+    return facts, title, result
 
 
 def _score_table(parts: Mapping[str, Scores]) -> Table:

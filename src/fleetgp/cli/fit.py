@@ -21,7 +21,7 @@ from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import Report
 from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
-from fleetgp.data.transforms import coordinate_rule, seen_by
+from fleetgp.data.transforms import coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
 from fleetgp.fleet.backends import refuse_rows
@@ -220,7 +220,7 @@ def fit(
     settings = ModelOptions(**model)
     kernel = default_kernel(training, preset=preset) if settings.kernel is None else settings.kernel
     kernels, rule = as_kernels(kernel, inputs), coordinate_rule(settings.coordinates, inputs)
-    seen_by(rule, kernels, inputs, settings.mean)
+    kernels_in_coordinates(rule, kernels, inputs, settings.mean)
     about_model = where.backend | {"kernel": kernel, "coordinates": rule.name, "seed": seed}
     about_model |= {name: getattr(settings, name) for name in ("normalize", "mean", "robust", "private")}
     training_method(training).check_options(TrainingOptions(**how), flag_of)

@@ -304,8 +304,6 @@ class CellLinks:
 
 #: Rounds of rest for each number that a window sends beside a number of content.
 REST = 3
-
-
 #: The section of the first window with the magnitudes at the start.
 START = "start"
 

@@ -63,7 +63,6 @@ def duplicated_rows(rows: Array) -> int:
 
 
 def many_copies(count: int, rows: int) -> int:
-    """Return the number of copies among the rows; 0 if these are few."""
     return count if count >= DUPLICATED_LEAST and count > DUPLICATED_SHARE * rows else 0
 
 

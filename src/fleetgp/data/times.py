@@ -24,7 +24,6 @@ _ISO = re.compile(r"\s*\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?Z?)?
 
 
 def check_time_unit(unit: object) -> TimeUnit:
-    """Return a valid unit of times."""
     check_name("time_unit", unit, get_args(TimeUnit))
     return cast(TimeUnit, unit)
 

@@ -40,7 +40,6 @@ class CoordinateRule:
 
 
 def coordinate_rule(name: object, inputs: Sequence[str] | None) -> CoordinateRule:
-    """Return the rule of this name for inputs with these names."""
     check_name("coordinates", name, get_args(CoordinatesName))
     known = cast(CoordinatesName, name)
     if known not in ("kilometres", "sphere"):
@@ -78,26 +77,21 @@ class Coordinates:
         >>> local = Coordinates("kilometres", (180.0, 0.0), (0.01, 0.01), longitude=0)
         >>> local.places(np.array([[179.0, 1.0], [-179.0, -1.0]])).tolist()
         [[-100.0, 100.0], [100.0, -100.0]]
-        """
-        if not self.origin:
-            return inputs
-        if self.name == "sphere":
-            return self._on_sphere(inputs)
-        apart = inputs - np.array(self.origin)
-        if self.longitude >= 0:
-            apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
-        return np.ascontiguousarray(apart / np.array(self.unit))
-
-    def _on_sphere(self, inputs: Array) -> Array:
-        """
         >>> globe = Coordinates("sphere", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0), longitude=1, latitude=2)
         >>> globe.places(np.array([7.0, 180.0, 0.0])).round(1).tolist()
         [7.0, -6371.0, 0.0, 0.0]
         """
-        place = chords(inputs[..., self.longitude], inputs[..., self.latitude])
-        result = np.concatenate([inputs, place[..., 2:]], axis=-1)
-        result[..., self.longitude], result[..., self.latitude] = place[..., 0], place[..., 1]
-        return result
+        if not self.origin:
+            return inputs
+        if self.name == "sphere":
+            place = chords(inputs[..., self.longitude], inputs[..., self.latitude])
+            result = np.concatenate([inputs, place[..., 2:]], axis=-1)
+            result[..., self.longitude], result[..., self.latitude] = place[..., 0], place[..., 1]
+            return result
+        apart = inputs - np.array(self.origin)
+        if self.longitude >= 0:
+            apart[..., self.longitude] -= 360.0 * np.round(apart[..., self.longitude] / 360.0)
+        return np.ascontiguousarray(apart / np.array(self.unit))
 
     def jacobian(self, inputs: Array) -> Array:
         """Return d places / d inputs at inputs (T, D): (T, D', D) with D' = D, on the sphere D + 1.
@@ -316,14 +310,16 @@ def turned_into(longitudes: Array, west: float, east: float) -> Array:
     return np.asarray(longitudes - 360.0 * turns)
 
 
-def seen_by(rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero") -> Kernels:
+def kernels_in_coordinates(
+    rule: CoordinateRule, kernels: Kernels, inputs: int | Sequence[str], mean: str = "zero"
+) -> Kernels:
     """Return the kernels in the coordinates of a model.
 
     inputs: how many there are, or their names.
 
     >>> from fleetgp.kernels.expression import as_kernels
     >>> names, rule = ("lon", "lat", "day"), CoordinateRule("sphere", 0, 1)
-    >>> (kernel,) = seen_by(rule, as_kernels("iso-matern32(lon, lat) * matern12(day)", names), names)
+    >>> (kernel,) = kernels_in_coordinates(rule, as_kernels("iso-matern32(lon, lat) * matern12(day)", names), names)
     >>> kernel.leaves[0].axes, kernel.names(names)
     ((0, 1, 3), ('l_lon_lat', 'l_day', 'sigma_f', 'sigma_eps'))
     """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 from fleetgp.data.dataset import Dataset
-from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, check_name
 from fleetgp.fleet.predictor import FleetPredictor, Predictor, calibrate_hosted, renew
 from fleetgp.fleet.snapshot import ModelSnapshot
@@ -18,13 +17,10 @@ from fleetgp.network import InProcess
 from fleetgp.prediction import (
     Calibration,
     Holding,
-    Prediction,
     PredictionCache,
     PredictionMethod,
     PredictionOptions,
-    Question,
 )
-from fleetgp.prediction.results import Gradient, Joint
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_together
 from fleetgp.training.run import Report
 from fleetgp.validation import check_whole
@@ -88,7 +84,7 @@ class LocalBackend:
     ) -> FleetPredictor:
         if cache is not None:
             renew(cache, snapshot, options)
-        return LocalPredictor(Predictor(snapshot, options, cache))
+        return Predictor(snapshot, options, cache)
 
     def calibrate(
         self, snapshot: ModelSnapshot, method: PredictionMethod, options: PredictionOptions, holding: Holding
@@ -100,26 +96,6 @@ class LocalBackend:
 
     def close(self) -> None:
         pass
-
-
-class LocalPredictor:
-    """Of all agents, each time over a network of its own: its ledger counts what was sent for this answer."""
-
-    def __init__(self, hosted: Predictor) -> None:
-        self._hosted = hosted
-
-    @property
-    def last_moments(self) -> tuple[FleetMoments, tuple[int, ...]] | None:
-        return self._hosted.last_moments
-
-    def predict_in_blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
-        return self._hosted.predict_in_blocks(InProcess(self._hosted.snapshot.graph), question)
-
-    def joint(self, question: Question) -> Joint:
-        return self._hosted.joint(InProcess(self._hosted.snapshot.graph), question)
-
-    def gradient(self, question: Question) -> Gradient:
-        return self._hosted.gradient(InProcess(self._hosted.snapshot.graph), question)
 
 
 IN_PROCESS = LocalBackend()

@@ -63,7 +63,6 @@ def joined_rows(parts: Sequence[Any], hosting: Hosting, axis: int = 0) -> Any:
 
 
 def merged_report(method: TrainingMethod, reports: Sequence[RoundReport], hosting: Hosting) -> RoundReport:
-    """Merge all groups' reports of one round."""
     start, done, thetas, chosen = reports[0]
     if not method.one_expert:
         thetas = joined_rows([part[2] for part in reports], hosting)
@@ -71,7 +70,6 @@ def merged_report(method: TrainingMethod, reports: Sequence[RoundReport], hostin
 
 
 def merged_fit(method: TrainingMethod, fits: Sequence[Fit], hosting: Hosting) -> Fit:
-    """Merge the trainings of all groups."""
     first = fits[0]
     ledger = Ledger.merged(fit.ledger for fit in fits)
     agents = sum(map(len, hosting))
@@ -238,7 +236,7 @@ def answer_in_group(
         predictor = Predictor(replace(snapshot, shards=_fetched(data)), options, cache)
         memory.own[name] = references, predictor
     predictor.cache.shared = memory.shared.setdefault(name, {})
-    for number, block in predictor.predict_in_blocks(network, question):
+    for number, block in predictor.predict_in_blocks(question, network):
         tell(
             (number, replace(block, ledger=Ledger.merged([block.ledger])))
         )  # a copy: that of the network continues to count
@@ -345,7 +343,6 @@ def _close(crew: Crew, session: Session) -> None:
 
 
 def elsewhere(what: str) -> InputError:
-    """Return the error of what needs all agents in this process."""
     return InputError(f'{what} needs all agents in this process: expected backend="in-process", got "ray"')
 
 

@@ -149,13 +149,12 @@ class ConditionedFleet:
 
         {options}
         """
-        points = check_queries(queries, self.snapshot)
-        blocks = self.predict_in_blocks(points, method, observed=observed, agent=agent, **options)
-        answer = joined(list(dict(blocks).values()))
+        question = self._question(queries, method, observed, agent, given_in(options, ConditionedKeywords, "predict"))
+        answer = joined([block for _, block in self._blocks(question)])
         ended = "" if answer.status == "converged" else f". {answer.method} ended by {answer.status}: that may be why"
-        self._warn_of_extrapolation(points, answer.prior_only, ended)
+        self._warn_of_extrapolation(question.queries, answer.prior_only, ended)
         answer.ledger.labels = self.snapshot.labels
-        return replace(answer, points=self.snapshot.points(points))
+        return replace(answer, points=self.snapshot.points(question.queries))
 
     def predict_in_blocks(
         self,
@@ -171,11 +170,13 @@ class ConditionedFleet:
 
         done: numbers of blocks to leave out. The ledger of every answer counts all blocks so far.
         """
-        given = given_in(options, ConditionedKeywords, "predict")
-        question = self._question(queries, method, observed, agent, given)
+        question = self._question(queries, method, observed, agent, given_in(options, ConditionedKeywords, "predict"))
         if not isinstance(done, Collection) or not all(isinstance(number, int | np.integer) for number in done):
             raise InputError(f"done: expected the numbers of blocks, got {shortened(done)}")
-        blocks = self._predictor.predict_in_blocks(replace(question, done=done))
+        return self._blocks(replace(question, done=done))
+
+    def _blocks(self, question: Question) -> Iterator[tuple[int, Prediction]]:
+        blocks = self._predictor.predict_in_blocks(question)
         if not len(self.snapshot.held):
             return blocks
         drawn = np.array(self.snapshot.shards.counts)  # the data are a sample: answers say of how many rows
@@ -191,8 +192,9 @@ class ConditionedFleet:
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
         """Predict mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        result = self.known_jointly(queries, method, observed=observed, agent=agent, **options)
-        self._warn_of_extrapolation(self.checked(queries), result.prior_only)
+        points = self.checked(queries)
+        result = self.known_jointly(points, method, observed=observed, agent=agent, **options)
+        self._warn_of_extrapolation(points, result.prior_only)
         return result
 
     def known_jointly(

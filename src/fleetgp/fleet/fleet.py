@@ -15,7 +15,7 @@ from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit
-from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, seen_by
+from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
@@ -50,7 +50,7 @@ from fleetgp.fleet.shards import (
     warn_of_shards,
 )
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import of_sample, reported, training_options
+from fleetgp.fleet.training import note_sample, reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.formats import Columns, Reading
@@ -171,18 +171,18 @@ class Fleet:
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
-        seen, self.inputs = check_shards(shards, inputs)
+        given, self.inputs = check_shards(shards, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
-        self.noise_model = noise_model_of(noise, len(seen), known=seen.known_noise, robust=self.robust)
-        self.data = seen.observed(self.noise_model, own_groups(noise, len(seen), self.noise_model))
+        self.noise_model = noise_model_of(noise, len(given), known=given.known_noise, robust=self.robust)
+        self.data = given.observed(self.noise_model, own_groups(noise, len(given), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.kernel_given = kernel is not None  # else the default one
-        self.kernels = self._as_seen(default_kernel() if kernel is None else kernel)
+        self.kernels = self._in_model(default_kernel() if kernel is None else kernel)
         self._kernel = self.kernels[0] if len(self.kernels) == 1 else None
         if self._kernel is None and theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
-        self.graph = as_topology(graph, len(seen), seed=seed, places=places_of(seen, self.coordinates))
+        self.graph = as_topology(graph, len(given), seed=seed, places=places_of(given, self.coordinates))
         self.seed = seed
         self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
@@ -196,10 +196,10 @@ class Fleet:
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
-        warn_of_shards(seen, self.inputs, self.coordinates)
+        warn_of_shards(given, self.inputs, self.coordinates)
         if self.theta is not None and self.mean == "zero" and not self.normalize:
             sigmas = self.theta[np.array(self.kernel.units(self.dimension)) == OBSERVED]
-            warn_of_offset(seen, float(sigmas.max()))
+            warn_of_offset(given, float(sigmas.max()))
 
     # ---- from files, data frames and datasets -----------------------------------------------------------------------
 
@@ -483,7 +483,7 @@ class Fleet:
 
     @kernel.setter
     def kernel(self, kernel: str | Kernel | Sequence[str | Kernel]) -> None:
-        kernels, self.kernel_given = self._as_seen(kernel), True
+        kernels, self.kernel_given = self._in_model(kernel), True
         self._kernel = kernels[0] if len(kernels) == 1 else None
         if not isinstance(kernel, str | Kernel) or not all(one in self.kernels for one in kernels):
             self.kernels = kernels
@@ -493,11 +493,11 @@ class Fleet:
         """The kernel, or the first of those to choose from."""
         return self._kernel or self.kernels[0]
 
-    def _as_seen(self, kernel: object) -> Kernels:
+    def _in_model(self, kernel: object) -> Kernels:
         """The kernels in the coordinates of the model and with its noise."""
         inputs = self.inputs or self.dimension
-        seen = seen_by(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
-        return tuple(with_noise(one, self.noise_model) for one in seen)
+        kernels = kernels_in_coordinates(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
+        return tuple(with_noise(one, self.noise_model) for one in kernels)
 
     @property
     def moments(self) -> FleetMoments | None:
@@ -637,7 +637,7 @@ class Fleet:
         )
         with reported(progress, method, chosen, self.names, self.keep_unfinished) as reporter:
             (fit,) = self._backend.train(row, [self.data], self.graph, self.kernels, chosen, reporter)
-            fit = self.adopt(of_sample(fit, self.data, self.last_fit))
+            fit = self.adopt(note_sample(fit, self.data, self.last_fit))
             reporter.ended(fit)
         warn_of_end(fit, chosen, self.names)
         return fit

@@ -18,7 +18,7 @@ from fleetgp.fleet.backends import BackendName, chosen_backend
 from fleetgp.fleet.fleet import Fleet
 from fleetgp.fleet.privacy import PrivateRows, refuse_private
 from fleetgp.fleet.queries import AgentName
-from fleetgp.fleet.shards import NoiseName, check_shards, parted, places_of
+from fleetgp.fleet.shards import NoiseName, check_shards, places_of, split_deviations
 from fleetgp.fleet.training import reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import Kernel
@@ -182,7 +182,7 @@ def check_outputs(
     """Return every target's data, and the inputs' names; errors name the agent."""
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, Y_i), one per agent, with at least one agent")
-    pairs, deviations = parted(shards)
+    pairs, deviations = split_deviations(shards)
     observed: list[Array] = []
     for agent, shard in enumerate(pairs):
         if not isinstance(shard, list | tuple) or len(shard) != 2:

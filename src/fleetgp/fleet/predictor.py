@@ -22,7 +22,7 @@ from fleetgp.engines.expert import Expert
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import NumericalError, warn
 from fleetgp.fleet.snapshot import ModelSnapshot
-from fleetgp.network import Network
+from fleetgp.network import InProcess, Network
 from fleetgp.prediction import Calibration, Holding, Prediction, PredictionMethod, PredictionOptions
 from fleetgp.prediction.answer import Question, agree, gradient, joint, predict_in_blocks
 from fleetgp.prediction.cache import CacheEntry, PredictionCache
@@ -62,6 +62,9 @@ class Predictor:
     """Answers questions for the hosted agents.
 
     snapshot: with the data of the hosted agents, and their theta if estimates differ.  options: of the engine.
+
+    network: links the hosted agents to the others; None for a new one with all agents in this process, whose ledger
+    counts what was sent for this answer.
     """
 
     def __init__(
@@ -77,21 +80,18 @@ class Predictor:
         known = self.cache.shared.get(prediction_method("dec-full-gp").agreement_key(options))
         return None if known is None or known.value.moments is None else (known.value.moments, known.rows)
 
-    def predict(self, network: Network, question: Question) -> Prediction:
-        """Predict mean and variance at all queries."""
-        return joined([block for _, block in self.predict_in_blocks(network, question)])
+    def predict(self, question: Question, network: Network | None = None) -> Prediction:
+        return joined([block for _, block in self.predict_in_blocks(question, network)])
 
-    def predict_in_blocks(self, network: Network, question: Question) -> Iterator[tuple[int, Prediction]]:
+    def predict_in_blocks(self, question: Question, network: Network | None = None) -> Iterator[tuple[int, Prediction]]:
         """Agree on what is needed, and yield (number, answer) for blocks of some thousand queries."""
-        return predict_in_blocks(*self._prepared(network, question))
+        return predict_in_blocks(*self._prepared(question, network))
 
-    def joint(self, network: Network, question: Question) -> Joint:
-        """Predict mean and covariance at all queries together."""
-        return joint(*self._prepared(network, question))
+    def joint(self, question: Question, network: Network | None = None) -> Joint:
+        return joint(*self._prepared(question, network))
 
-    def gradient(self, network: Network, question: Question) -> Gradient:
-        """Return the gradient of the mean by the inputs as they are given."""
-        return gradient(*self._prepared(network, question))
+    def gradient(self, question: Question, network: Network | None = None) -> Gradient:
+        return gradient(*self._prepared(question, network))
 
     def conditioned(self, network: Network, method: PredictionMethod) -> Conditioned:
         """Return the hosted agents, conditioned at the model that they agree on, now or before."""
@@ -110,9 +110,11 @@ class Predictor:
             )
         return self._conditioned[method.decentralized]
 
-    def _prepared(self, network: Network, question: Question) -> tuple[Conditioned, Network, Question, SharedState]:
+    def _prepared(
+        self, question: Question, network: Network | None
+    ) -> tuple[Conditioned, Network, Question, SharedState]:
         """Return what the method's functions need, with all agreements made now or before."""
-        method = question.method
+        method, network = question.method, network or InProcess(self.snapshot.graph)
         conditioned, shared = self.conditioned(network, method), SharedState()
         if len(question.queries):
             shared = self.cache.agreed(
@@ -190,7 +192,6 @@ def _generalized(
 def calibrate_hosted(
     snapshot: ModelSnapshot, network: Network, method: PredictionMethod, options: PredictionOptions, holding: Holding
 ) -> Calibration:
-    """Calibrate with the agents hosted here, whose data the snapshot has."""
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
     fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)

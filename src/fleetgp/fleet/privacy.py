@@ -60,7 +60,6 @@ def withheld(private: Private | None) -> tuple[str, ...]:
 
 
 def check_private(private: object) -> None:
-    """Refuse an unknown level of privacy."""
     if private is not None:
         check_name("private", private, PRIVATE)
 

@@ -13,7 +13,7 @@ from fleetgp.arrays import Array, row_hashes
 from fleetgp.data.dataset import Dataset, joined
 from fleetgp.errors import InputError
 from fleetgp.fleet.queries import with_numbers
-from fleetgp.fleet.shards import check_deviations, check_shards, parted
+from fleetgp.fleet.shards import check_deviations, check_shards, split_deviations
 from fleetgp.metrics import Scores, Trivial, score
 from fleetgp.prediction import Prediction
 
@@ -93,11 +93,10 @@ def _of_agents(shards: Any, s: Any, agents: int) -> tuple[list[int], Any, list[A
         for number, shard in enumerate(shards)
         if not isinstance(shard, list | tuple) or len(shard) < 2 or np.size(shard[1])
     ]
-    return whose, *parted([shards[number] for number in whose])
+    return whose, *split_deviations([shards[number] for number in whose])
 
 
 def _known(shards: Dataset, known: Sequence[Any] | None) -> Array:
-    """Return (T,) the known variances, in addition to the fleet's noise."""
     if known is None:
         return np.zeros(sum(map(len, shards)))
     pairs = enumerate(zip(known, shards, strict=True))

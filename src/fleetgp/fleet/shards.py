@@ -38,7 +38,7 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         return shards, None if inputs is None else as_names(inputs, "inputs")
     if not isinstance(shards, Sequence) or not len(shards):
         raise InputError("shards must be a list of (X_i, y_i), one per agent, with at least one agent")
-    shards, known = parted(shards)
+    shards, known = split_deviations(shards)
     for agent, shard in enumerate(shards):
         if not isinstance(shard, list | tuple) or len(shard) != 2:
             raise InputError(f"agent {agent}: expected a pair (X, y), got {type(shard).__name__}")
@@ -58,26 +58,6 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         pairs = enumerate(zip(checked, known, strict=True))
         checked = [replace(own, noise_std=check_deviations(s, own.values, k)).locked() for k, (own, s) in pairs]
     return InMemory(checked), names
-
-
-def checked_rows(
-    old: Observations, agent: int, more: tuple[Any, Any], names: Sequence[str] | None, inspected: Inspection | None
-) -> tuple[Observations, Inspection]:
-    """Check new rows of an agent, and warn of what is suspicious of them together with the old ones.
-
-    inspected: the inspection of the old rows, if there was one.
-    """
-    check_aligned(*more, f"agent {agent}: ", ("X", "y"))
-    new = _check_shard(more, agent, names)
-    if new.dimension != old.dimension:
-        raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
-    labels = _labels(names, old.dimension)
-    before = Inspection.of(old.inputs, old.values) if inspected is None else inspected
-    after, known = before.plus(Inspection.of(new.inputs, new.values)), before.describe(labels)
-    for suspicion in after.describe(labels):
-        if suspicion not in known:
-            warn(f"agent {agent}: {suspicion}")
-    return new, after
 
 
 def refuse_duplicates(shards: Dataset, why: str) -> None:
@@ -204,7 +184,6 @@ def check_theta_of(shards: Dataset, theta: object, names: Sequence[str], name: s
 
 
 def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array:
-    """Return one or several starts as log theta, (S, P)."""
     array = as_numbers(theta0, "theta0")
     rows = array if array.ndim == 2 else [array]
     if not len(rows):
@@ -212,7 +191,7 @@ def check_starts(shards: Dataset, theta0: object, names: Sequence[str]) -> Array
     return np.log([check_theta_of(shards, row, names, "theta0") for row in rows])
 
 
-def parted(shards: Any) -> tuple[Any, list[Any] | None]:
+def split_deviations(shards: Any) -> tuple[Any, list[Any] | None]:
     """Return (X, y) of each agent, and the known standard deviations s of all agents, or None."""
     with_known = [isinstance(shard, list | tuple) and len(shard) == 3 for shard in shards]
     if not any(with_known):
@@ -231,7 +210,6 @@ def noise_model_of(noise: NoiseName, agents: int, *, known: bool, robust: bool) 
 
 
 def own_groups(noise: NoiseName, agents: int, noise_model: NoiseModel) -> list[int]:
-    """Return the number of each agent's noise."""
     return [noise_model.groups.index(name) for name in _groups(noise, agents)] or [0] * agents
 
 
@@ -272,7 +250,10 @@ def observed_more(
     names: Sequence[str] | None,
     inspected: Inspection | None,
 ) -> tuple[Observations, Inspection]:
-    """Check new rows (X, y, s) of an agent; s is None without known deviations.  inspected: see `checked_rows`."""
+    """Check new rows (X, y, s) of an agent, and warn of what is suspicious of them together with the old ones.
+
+    s is None without known deviations.  inspected: the inspection of the old rows, if there was one.
+    """
     if not data.in_memory:
         raise data.not_growing()
     old, (x, y, s) = data[agent], more
@@ -281,8 +262,17 @@ def observed_more(
             ("known deviations s, as before", "none") if noise_model.known else ("no known deviations s", "some")
         )
         raise InputError(f"agent {agent}: expected {expected}, got {got}")
-    new, inspection = checked_rows(old, agent, (x, y), names, inspected)
+    check_aligned(x, y, f"agent {agent}: ", ("X", "y"))
+    new = _check_shard((x, y), agent, names)
+    if new.dimension != old.dimension:
+        raise InputError(f"agent {agent}: expected X with {old.dimension} columns, got {new.dimension}")
+    labels = _labels(names, old.dimension)
+    before = Inspection.of(old.inputs, old.values) if inspected is None else inspected
+    after, known = before.plus(Inspection.of(new.inputs, new.values)), before.describe(labels)
+    for suspicion in after.describe(labels):
+        if suspicion not in known:
+            warn(f"agent {agent}: {suspicion}")
     if noise_model.known:
         new = replace(new, noise_std=check_deviations(s, new.values, agent))
     group = int(noise_model.group(old.rows(slice(1)))[0])
-    return noise_model.observed(new, group), inspection
+    return noise_model.observed(new, group), after

@@ -104,7 +104,7 @@ class ModelSnapshot:
 def held_by(shards: Dataset, fit: Fit | None) -> IntArray:
     """Return (M,) how many observations each agent has if its rows in memory are a sample; empty if they are all.
 
-    A model that was read from a folder has the rows that it was trained on and later ones. `of_sample` counts files.
+    A model that was read from a folder has the rows that it was trained on and later ones. `note_sample` counts files.
     """
     if fit is None or not len(fit.held) or not shards.in_memory:
         return NONE

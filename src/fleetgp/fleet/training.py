@@ -82,10 +82,10 @@ def reported(
             raise
 
 
-def of_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:
-    """The fit, which says so if it is of a sample of what is in the files; moments are of all of it.
+def note_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:
+    """Note on a fit that it is from a sample of the rows in the files; moments are from all rows.
 
-    before: what the fleet was trained to.
+    before: the fleet's last fit.
     """
     held = held_by(data, before)
     if data.sampled and fit.moments is None:

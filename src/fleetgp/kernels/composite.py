@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -308,22 +309,18 @@ class Composite(Kernel):
     noise_model: NoiseModel = SAME
 
     @cached_property
-    def _ends(self) -> tuple[int, ...]:
-        """Where the hyperparameters of each leaf end in theta, and where the first begin."""
+    def offsets(self) -> tuple[int, ...]:
+        """Where the hyperparameters of each leaf start in theta; the last number is where those of the terms do."""
         return (0, *np.cumsum([len(one.units()) for one in self.leaves]).tolist())
-
-    def _own(self, j: int) -> slice:
-        return slice(self._ends[j], self._ends[j + 1])
 
     def split(self, h: Hyperparameters) -> tuple[list[Array], Array]:
         """The hyperparameters of each leaf, and the variances sigma_t^2 of the terms."""
-        theta, last = h.theta, self._ends[-1]
-        return [theta[self._own(j)] for j in range(len(self.leaves))], theta[last : last + len(self.terms)] ** 2
+        own = [h.theta[start:end] for start, end in pairwise(self.offsets)]
+        return own, h.theta[self.offsets[-1] :][: len(self.terms)] ** 2
 
     # ---- hyperparameters ---------------------------------------------------------------------------------
 
     def names(self, inputs: int | Sequence[str]) -> tuple[str, ...]:
-
         labels = [str(d + 1) for d in range(inputs)] if isinstance(inputs, int) else list(inputs)
         own = [one.names(labels) for one in self.leaves]
         often = Counter(name for each in own for name in each)
@@ -349,7 +346,7 @@ class Composite(Kernel):
         for j, one in enumerate(self.leaves):
             for axis, k in one.near().items():
                 if places[axis] < 0:
-                    places[axis] = self._ends[j] + k
+                    places[axis] = self.offsets[j] + k
                     result[axis] = h.theta[places[axis]]
         return result, places
 

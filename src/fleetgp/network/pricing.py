@@ -132,8 +132,6 @@ class Pricing:
 
 #: Where values cross edges in a flood is kept for fleets with at most this many agents times edges.
 MEMORABLE = 5_000_000
-
-
 #: Edges in use, what they carry of each amount (E, K), and in how many messages.
 Carried = Iterator[tuple[IntArray, IntArray, IntArray]]
 

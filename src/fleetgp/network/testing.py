@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ from fleetgp.network.reduction import MAXIMUM, MINIMUM, PIECE, SUM, Merge
 #: Rows of a value that goes in three pieces, and in more than one row a piece.
 LONG, WIDE = 3, PIECE // 2 + 1
 ROWS = 5
-
-
+#: Seconds that nothing here takes, on any machine: only a hang is longer.
+LONG_WAIT = 120.0
 Run = Callable[[Callable[[Network], Any]], list[Any]]
+#: A semaphore between threads.
+OF_THREADS: Callable[[], Any] = partial(threading.Semaphore, 0)
 
 
 def check_network(run: Run, topology: Topology) -> None:
@@ -52,116 +55,25 @@ def check_network(run: Run, topology: Topology) -> None:
     _check_against_definition(expected, topology)
 
 
-def _nearest(one: Array, other: Array) -> Array:
-    """The two smallest of two lists, row by row: a merger that is none of NumPy's."""
-    return np.sort(np.concatenate([one, other], axis=-1), axis=-1)[..., :2]
+def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = OF_THREADS) -> None:
+    """Whatever ends a network, it stays ended, and a verb that waits is woken."""
+    run(_check_wrong_use_and_close)
+    run(_check_cancelled)
+    beside = partial(_beside_a_silent_group, run, topology, semaphore)
+    _check_wakes(beside, lambda network: network.close(), NetworkError, "closed")
+    _check_wakes(beside, lambda network: network.cancel(Cancelled("enough")), Cancelled, "enough")
+    _check_names_sender(run, topology, _send_nonsense)
+    _check_names_sender(run, topology, _send_in_another_phase)
 
 
-NEAREST = Merge(_nearest, np.inf)
-
-
-def _values(agents: Iterable[int], *shape: int) -> Array:
-    """Some of each agent."""
-    return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in agents])
-
-
-def _present(agent: int) -> BoolArray:
-    """Nobody in row 4, agent 0 alone in row 3."""
-    return np.array([agent % 2 == 0, agent % 3 == 1, True, agent == 0, False])
-
-
-def _tree_transcript(network: Network) -> dict[str, Array]:
-    """What the hosted agents see; axis 0 is the hosted agents."""
-    x = _values(network.hosted, ROWS, 2)
-    present = np.stack([_present(agent) for agent in network.hosted])
-    last = network.agents - 1
-    seen: dict[str, Array] = {}
-
-    def same(name: str, value: Array | BoolArray | None) -> None:
-        """The same at all hosted agents; NaN where no hosted agent is a recipient."""
-        row = np.full(1, np.nan) if value is None else np.asarray(value, dtype=float).ravel()
-        seen[name] = np.tile(row, (len(network.hosted), 1))
-
-    with network.phase("reduce"):
-        for name, merge in (("sum", SUM), ("max", MAXIMUM), ("min", MINIMUM), ("nearest", NEAREST)):
-            same(f"tree {name}", network.reduce(x, "statistics", merge))
-        same("tree vector", network.reduce(x[:, :, 0], "statistics"))
-        same("tree pieces", network.reduce(_values(network.hosted, LONG, WIDE), "moments"))
-        finished = network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
-        same("tree finish", finished)
-    with network.phase("reduce to one"):
-        total = network.reduce(x, "statistics", recipient=last)
-        assert (total is None) == (last not in network.hosted)
-        seen["tree to one"] = _at_recipient(network, last, total, ROWS * 2)
-    with network.phase("present"):
-        some = network.reduce_present(x, present, "predictions")
-        assert some.value is not None
-        assert some.who is not None
-        same("present sum", np.where(some.absent[:, None], 0.0, some.value))
-        same("present who", some.who)
-        same("present absent", some.absent)
-        ordered = network.reduce_present(
-            x, present, "predictions", NEAREST, finish=_counted, result_shape=(1,), recipient=last
-        )
-        same("present absent to one", ordered.absent)
-        value = None if ordered.value is None else np.where(ordered.absent[:, None], 0.0, ordered.value)
-        seen["present to one"] = _at_recipient(network, last, value, ROWS)
-    with network.phase("collect"):
-        rows = [np.full((agent % 3, 2), float(agent)) for agent in network.hosted]
-        everyone = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
-        assert everyone is not None
-        same("collect", np.concatenate([v.ravel() for kind in everyone for v in everyone[kind]]))
-        collected = network.collect({"statistics": rows}, recipient=last)
-        assert (collected is None) == (last not in network.hosted)
-        value = None if collected is None else np.concatenate([v.ravel() for v in collected["statistics"]])
-        length = sum(2 * (agent % 3) for agent in range(network.agents))
-        seen["collect to one"] = _at_recipient(network, last, value, length)
-    return seen
-
-
-def _counted(total: Array, who: BoolArray | None) -> Array:
-    assert who is not None
-    count = who.sum(axis=0)[:, None]
-    return np.asarray(np.where(count > 0, total[:, :1], 0.0) * count)
-
-
-def _at_recipient(network: Network, recipient: int, value: Array | None, size: int) -> Array:
-    seen = np.full((len(network.hosted), size), np.nan)
-    if value is not None:
-        seen[network.hosted.index(recipient)] = value.ravel()
-    return np.asarray(np.nan_to_num(seen, nan=-7.0))
-
-
-def _check_tree_against_definition(seen: dict[str, Array], topology: Topology) -> None:
-    """The reference itself, against sums, extremes and lists over all agents."""
-    agents = range(topology.agents)
-    x = _values(agents, ROWS, 2)
-    present = np.stack([_present(agent) for agent in agents])
-    wide = _values(agents, LONG, WIDE)
-    spoken = [np.full((agent % 3, 2), float(agent)) for agent in agents]
-    everyone = np.concatenate([row.ravel() for row in spoken] + [row[:, 0] for row in spoken])
-    smallest = np.sort(x.transpose(1, 0, 2).reshape(ROWS, -1), axis=1)[:, :2]
-    expected = {
-        "tree sum": x.sum(axis=0),
-        "tree max": x.max(axis=0),
-        "tree min": x.min(axis=0),
-        "tree nearest": smallest if topology.agents > 1 else x[0],
-        "tree vector": x[:, :, 0].sum(axis=0),
-        "tree pieces": wide.sum(axis=0),
-        "tree finish": x.sum(axis=0)[:, :1] ** 2,
-        "present sum": np.where(present[..., None], x, 0.0).sum(axis=0),
-        "present who": present,
-        "present absent": ~present.any(axis=0),
-        "collect": everyone,
-    }
-    for name, value in expected.items():
-        assert np.allclose(seen[name], np.asarray(value, dtype=float).ravel(), rtol=1e-12, atol=1e-12), name
-    last = topology.agents - 1
-    assert np.allclose(seen["tree to one"][last], x.sum(axis=0).ravel(), rtol=1e-12, atol=1e-12)
-    assert (seen["tree to one"][:last] == -7.0).all()
-    if topology.period == 1:
-        tree = Tree.of(topology.union)
-        assert tree.height <= topology.diameter <= 2 * tree.height, "the root is no centre"
+def check_lost_neighbour(run: Run, topology: Topology, semaphore: Callable[[], Any] = OF_THREADS) -> None:
+    """A group falls silent in the middle of a round."""
+    outcomes = _beside_a_silent_group(run, topology, semaphore, _lose)
+    silent = set(range(topology.agents)) - {agent for hosted, _ in outcomes for agent in hosted}
+    for hosted, lost in outcomes:
+        near = {j for i in hosted for j in topology.union.neighbours(i)} - set(hosted)
+        missing = {j for i in hosted for j in topology.at(0).neighbours(i)} & silent
+        assert missing <= set(lost) <= near, f"agents {hosted} blame {lost}, not {sorted(missing)}"
 
 
 def _transcript(network: Network) -> dict[str, Array]:
@@ -221,6 +133,86 @@ def _unpacked(rows: Array, mask: BoolArray) -> Array:
     return whole
 
 
+def _tree_transcript(network: Network) -> dict[str, Array]:
+    """What the hosted agents see; axis 0 is the hosted agents."""
+    x = _values(network.hosted, ROWS, 2)
+    present = np.stack([_present(agent) for agent in network.hosted])
+    last = network.agents - 1
+    seen: dict[str, Array] = {}
+
+    def same(name: str, value: Array | BoolArray | None) -> None:
+        """The same at all hosted agents; NaN where no hosted agent is a recipient."""
+        row = np.full(1, np.nan) if value is None else np.asarray(value, dtype=float).ravel()
+        seen[name] = np.tile(row, (len(network.hosted), 1))
+
+    with network.phase("reduce"):
+        for name, merge in (("sum", SUM), ("max", MAXIMUM), ("min", MINIMUM), ("nearest", NEAREST)):
+            same(f"tree {name}", network.reduce(x, "statistics", merge))
+        same("tree vector", network.reduce(x[:, :, 0], "statistics"))
+        same("tree pieces", network.reduce(_values(network.hosted, LONG, WIDE), "moments"))
+        finished = network.reduce(x, "statistics", finish=lambda total, _: total[:, :1] ** 2, result_shape=(1,))
+        same("tree finish", finished)
+    with network.phase("reduce to one"):
+        total = network.reduce(x, "statistics", recipient=last)
+        assert (total is None) == (last not in network.hosted)
+        seen["tree to one"] = _at_recipient(network, last, total, ROWS * 2)
+    with network.phase("present"):
+        some = network.reduce_present(x, present, "predictions")
+        assert some.value is not None
+        assert some.who is not None
+        same("present sum", np.where(some.absent[:, None], 0.0, some.value))
+        same("present who", some.who)
+        same("present absent", some.absent)
+        ordered = network.reduce_present(
+            x, present, "predictions", NEAREST, finish=_counted, result_shape=(1,), recipient=last
+        )
+        same("present absent to one", ordered.absent)
+        value = None if ordered.value is None else np.where(ordered.absent[:, None], 0.0, ordered.value)
+        seen["present to one"] = _at_recipient(network, last, value, ROWS)
+    with network.phase("collect"):
+        rows = [np.full((agent % 3, 2), float(agent)) for agent in network.hosted]
+        everyone = network.collect({"inputs": rows, "observations": [row[:, 0] for row in rows]})
+        assert everyone is not None
+        same("collect", np.concatenate([v.ravel() for kind in everyone for v in everyone[kind]]))
+        collected = network.collect({"statistics": rows}, recipient=last)
+        assert (collected is None) == (last not in network.hosted)
+        value = None if collected is None else np.concatenate([v.ravel() for v in collected["statistics"]])
+        length = sum(2 * (agent % 3) for agent in range(network.agents))
+        seen["collect to one"] = _at_recipient(network, last, value, length)
+    return seen
+
+
+def _values(agents: Iterable[int], *shape: int) -> Array:
+    """Some of each agent."""
+    return np.stack([np.random.default_rng([7, agent]).standard_normal(shape) for agent in agents])
+
+
+def _present(agent: int) -> BoolArray:
+    """Nobody in row 4, agent 0 alone in row 3."""
+    return np.array([agent % 2 == 0, agent % 3 == 1, True, agent == 0, False])
+
+
+def _nearest(one: Array, other: Array) -> Array:
+    """The two smallest of two lists, row by row: a merger that is none of NumPy's."""
+    return np.sort(np.concatenate([one, other], axis=-1), axis=-1)[..., :2]
+
+
+NEAREST = Merge(_nearest, np.inf)
+
+
+def _counted(total: Array, who: BoolArray | None) -> Array:
+    assert who is not None
+    count = who.sum(axis=0)[:, None]
+    return np.asarray(np.where(count > 0, total[:, :1], 0.0) * count)
+
+
+def _at_recipient(network: Network, recipient: int, value: Array | None, size: int) -> Array:
+    seen = np.full((len(network.hosted), size), np.nan)
+    if value is not None:
+        seen[network.hosted.index(recipient)] = value.ravel()
+    return np.asarray(np.nan_to_num(seen, nan=-7.0))
+
+
 def _check_against_definition(seen: dict[str, Array], topology: Topology) -> None:
     """The reference itself, against adjacency matrices."""
     x = _values(range(topology.agents), 3)
@@ -241,36 +233,36 @@ def _check_against_definition(seen: dict[str, Array], topology: Topology) -> Non
     _check_tree_against_definition(seen, topology)
 
 
-#: Seconds that nothing here takes, on any machine: only a hang is longer.
-LONG_WAIT = 120.0
-
-
-def _of_threads() -> threading.Semaphore:
-    return threading.Semaphore(0)
-
-
-def check_ends(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
-    """Whatever ends a network, it stays ended, and a verb that waits is woken."""
-    run(_check_wrong_use_and_close)
-    run(_check_cancelled)
-    beside = Beside(run, topology, semaphore)
-    _check_wakes(beside, lambda network: network.close(), NetworkError, "closed")
-    _check_wakes(beside, lambda network: network.cancel(Cancelled("enough")), Cancelled, "enough")
-    _check_names_sender(run, topology, _send_nonsense)
-    _check_names_sender(run, topology, _send_in_another_phase)
-
-
-def check_lost_neighbour(run: Run, topology: Topology, semaphore: Callable[[], Any] = _of_threads) -> None:
-    """A group falls silent in the middle of a round."""
-    outcomes = Beside(run, topology, semaphore).a_silent_group(_lose)
-    silent = set(range(topology.agents)) - {agent for hosted, _ in outcomes for agent in hosted}
-    for hosted, lost in outcomes:
-        near = {j for i in hosted for j in topology.union.neighbours(i)} - set(hosted)
-        missing = {j for i in hosted for j in topology.at(0).neighbours(i)} & silent
-        assert missing <= set(lost) <= near, f"agents {hosted} blame {lost}, not {sorted(missing)}"
-
-
-# ---- the end of one network -----------------------------------------------------------------------------------
+def _check_tree_against_definition(seen: dict[str, Array], topology: Topology) -> None:
+    """The reference itself, against sums, extremes and lists over all agents."""
+    agents = range(topology.agents)
+    x = _values(agents, ROWS, 2)
+    present = np.stack([_present(agent) for agent in agents])
+    wide = _values(agents, LONG, WIDE)
+    spoken = [np.full((agent % 3, 2), float(agent)) for agent in agents]
+    everyone = np.concatenate([row.ravel() for row in spoken] + [row[:, 0] for row in spoken])
+    smallest = np.sort(x.transpose(1, 0, 2).reshape(ROWS, -1), axis=1)[:, :2]
+    expected = {
+        "tree sum": x.sum(axis=0),
+        "tree max": x.max(axis=0),
+        "tree min": x.min(axis=0),
+        "tree nearest": smallest if topology.agents > 1 else x[0],
+        "tree vector": x[:, :, 0].sum(axis=0),
+        "tree pieces": wide.sum(axis=0),
+        "tree finish": x.sum(axis=0)[:, :1] ** 2,
+        "present sum": np.where(present[..., None], x, 0.0).sum(axis=0),
+        "present who": present,
+        "present absent": ~present.any(axis=0),
+        "collect": everyone,
+    }
+    for name, value in expected.items():
+        assert np.allclose(seen[name], np.asarray(value, dtype=float).ravel(), rtol=1e-12, atol=1e-12), name
+    last = topology.agents - 1
+    assert np.allclose(seen["tree to one"][last], x.sum(axis=0).ravel(), rtol=1e-12, atol=1e-12)
+    assert (seen["tree to one"][:last] == -7.0).all()
+    if topology.period == 1:
+        tree = Tree.of(topology.union)
+        assert tree.height <= topology.diameter <= 2 * tree.height, "the root is no centre"
 
 
 def _raised(verb: Callable[[], Any]) -> BaseException | None:
@@ -323,30 +315,27 @@ def _check_cancelled(network: Network) -> None:
     _check_over(network, Cancelled, "enough")
 
 
-# ---- a group that is silent -------------------------------------------------------------------------------------
+#: Runs work at every group but a silent one: (hosted, result) of each.
+Beside = Callable[[Callable[[Network], Any]], list[tuple[Any, Any]]]
 
 
-class Beside:
-    """Runs work at all groups but one."""
+def _beside_a_silent_group(
+    run: Run, topology: Topology, semaphore: Callable[[], Any], work: Callable[[Network], Any]
+) -> list[tuple[Any, Any]]:
+    """work(network) at every group but agent 0's, which takes no part and leaves last; (hosted, result) of each."""
+    finished, agents = semaphore(), topology.agents
 
-    def __init__(self, run: Run, topology: Topology, semaphore: Callable[[], Any]) -> None:
-        self._run, self._agents, self._semaphore = run, topology.agents, semaphore
+    def one(network: Network) -> Any:
+        if 0 in network.hosted:
+            for _ in range(agents - len(network.hosted)):
+                assert finished.acquire(timeout=LONG_WAIT), "some group neither finished nor failed"
+            return None
+        try:
+            return network.hosted, work(network)
+        finally:
+            finished.release(len(network.hosted))
 
-    def a_silent_group(self, work: Callable[[Network], Any]) -> list[tuple[Any, Any]]:
-        """work(network) at every group but agent 0's, which takes no part and leaves last; (hosted, result) of each."""
-        finished, agents = self._semaphore(), self._agents
-
-        def one(network: Network) -> Any:
-            if 0 in network.hosted:
-                for _ in range(agents - len(network.hosted)):
-                    assert finished.acquire(timeout=LONG_WAIT), "some group neither finished nor failed"
-                return None
-            try:
-                return network.hosted, work(network)
-            finally:
-                finished.release(len(network.hosted))
-
-        return [outcome for outcome in self._run(one) if outcome is not None]
+    return [outcome for outcome in run(one) if outcome is not None]
 
 
 def _rounds(network: Network) -> None:
@@ -381,12 +370,9 @@ def _check_wakes(beside: Beside, end: Callable[[Network], None], kind: type[Base
         _check_over(network, kind, why)
         return error
 
-    for hosted, error in beside.a_silent_group(work):
+    for hosted, error in beside(work):
         assert isinstance(error, kind), f"agents {hosted}: expected {kind.__name__}, got {error!r}"
         assert why in str(error), f"agents {hosted}: expected {why!r}, got {str(error)!r}"
-
-
-# ---- a group that nobody can work with --------------------------------------------------------------------------
 
 
 def _send_nonsense(network: Network) -> None:

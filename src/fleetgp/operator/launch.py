@@ -78,7 +78,8 @@ def write_example(file: Path, boats: int = 5) -> None:
         names, partition(field.inputs, field.observations, agents=boats), strict=True
     ):
         columns = {"x": inputs[:, 0], "y": inputs[:, 1], "temperature": observations}
-        write_columns(folder / "data" / f"{name}.csv", columns)
+        rounded = {column: values.round(9) for column, values in columns.items()}  # as few digits as instruments give
+        write_columns(folder / "data" / f"{name}.csv", rounded)
     grid = np.stack(np.meshgrid(np.linspace(0.1, 1.9, 7), np.linspace(0.1, 1.9, 7)), axis=-1).reshape(-1, 2)
     write_columns(folder / "points.csv", {"x": grid[:, 0], "y": grid[:, 1]})
     # In a circle: any one of them can be lost, and the others still reach each other.

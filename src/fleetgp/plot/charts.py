@@ -120,8 +120,7 @@ def kernels(fit: Fit | Fleet, *, ax: Any = None) -> Any:
     ax.set_yticks(range(len(ranked)), [one.kernel for one in ranked])
     ax.set(xlim=(left, best + 0.45 * (best - left)), ylim=(-0.6, len(ranked) - 0.4))
     ax.set_xlabel(f"log density per hidden row, of {ranked[0].rows:,} (nats)", fontsize=TEXT)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
@@ -254,8 +253,7 @@ def _draw_kinds(ax: Any, ledger: Ledger, kind: str | None) -> None:
     ax.set_yticks(range(len(ranked)), ["headers" if name == FRAMING else name for name in ranked])
     ax.set_title(f"By kind of content, in {ledger.rounds:,} rounds", fontsize=TEXT + 0.5)
     ax.set(xticks=[], xlim=(0, 1.45 * max(sizes.values(), default=1)), ylim=(-0.6, max(3, len(ranked)) - 0.4))
-    for side in ("top", "right", "bottom"):
-        ax.spines[side].set_visible(False)
+    ax.spines[["top", "right", "bottom"]].set_visible(False)
 
 
 # ---- reliability ----------------------------------------------------------------------------------------------

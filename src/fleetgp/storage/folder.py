@@ -172,7 +172,8 @@ def check_targets(folder: str | Path, targets: Sequence[str], overwrite: bool) -
 
 
 def _write(model: Model, folder: Path) -> None:
-    fleet, fit = model.fleet, model.fleet.last_fit
+    fleet, fit, names = model.fleet, model.fleet.last_fit, model.agents
+    graphs = [fleet.graph.at(t) for t in range(fleet.graph.period)]
     (folder / AGENTS).mkdir(parents=True)
     agents: list[dict[str, Any]] = []
     by_rows = fleet.data.in_memory or fleet.moments is None
@@ -199,7 +200,7 @@ def _write(model: Model, folder: Path) -> None:
         "status": model.status,
         "note": model.note,
         "agents": agents,
-        "graph": _graph_facts(fleet.graph, model.agents),
+        "graph": [[[names[a], names[b]] for a, b in graph.edges.tolist()] for graph in graphs],
     }
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
         kept = save_moments(folder, fleet.moments, fleet.data.summaries)
@@ -227,11 +228,6 @@ def _version(model: Model) -> int:
         return VERSION_WITH_MEAN
     by_moments = not fleet.data.in_memory and fleet.last_fit is not None and fleet.last_fit.moments is not None
     return VERSION_WITH_MOMENTS if by_moments else VERSION_WITH_ROWS
-
-
-def _graph_facts(graph: Topology, names: Sequence[str]) -> list[list[list[str]]]:
-    """The edges by name, one list for each graph of a period."""
-    return [[[names[a], names[b]] for a, b in graph.at(t).edges.tolist()] for t in range(graph.period)]
 
 
 def _training_facts(fit: Fit, folder: Path) -> dict[str, Any]:

@@ -501,15 +501,11 @@ class ServerAdmm(Admm[ServerState], RoundSolver[ServerState]):
         x[:, numbers], dual[:, numbers], centre[:, numbers], mean[numbers] = values, 0.0, values, values
         return replace(state, local=self.primal.start(x), dual=dual, centre=centre, mean=mean)
 
-    @property
-    def late(self) -> bool:
-        """Whether the time is up, on the central node's clock."""
-        return self.deadline.passed_at_centre(self.network)
-
     def step(self, state: ServerState, tol: float) -> tuple[ServerState, Verdict]:
         """The central node judges every round: its verdict is about the state itself."""
         state, left = self.gathered(*self.answered(state))
-        return state, Verdict(np.full(1, left), tol, late=self.late, highest=state.centre)
+        late = self.deadline.passed_at_centre(self.network)
+        return state, Verdict(np.full(1, left), tol, late=late, highest=state.centre)
 
     def answered(self, state: ServerState) -> tuple[ServerState, Array]:
         """The central node answers with z and every agent takes its step; the new state, and its gaps (A,)."""

@@ -302,8 +302,7 @@ class MomentsTraining:
         """Train, in turns with the mean function if there is one."""
         self.run()
         settled = settle_mean(self, self._options.mean)
-        mean = None if settled is None else settled.of(self.scaling, settled.last.errors)
-        fit = fit_of(self.problem, self.runs, self.chosen, mean)
+        fit = fit_of(self.problem, self.runs, self.chosen, None if settled is None else settled.of(self.scaling))
         fit = replace(fit, moments=self.moments, approximation=np.zeros(len(fit.thetas)))
         return fit if self.sample is None else replace(fit, sample=self.sample)
 

@@ -189,11 +189,6 @@ class Local:
     curvature: Curvature
 
     @classmethod
-    def at(cls, objective: Objective, x: Array) -> Local:
-        """At log theta (A, P), without having measured the curvature."""
-        return cls(x, objective(x), Curvature.constant(1.0, x))
-
-    @classmethod
     def unevaluated(cls, x: Array) -> Local:
         """At a start (A, P), before anything is known there."""
         none = np.zeros(len(x), dtype=bool)

@@ -170,9 +170,13 @@ class Settled:
     last: Correction
     turns: int
 
-    def of(self, scaling: Scaling, errors: Array) -> MeanFit:
-        """The mean function that theta was last trained with. errors: the standard errors of the scaled data."""
-        standard_errors = tuple((scaling.scale * errors).tolist())
+    def of(self, scaling: Scaling, errors: Array | None = None) -> MeanFit:
+        """The mean function that theta was last trained with.
+
+        errors: the standard errors for the scaled data; None for those of the last correction.
+        """
+        scaled = self.last.errors if errors is None else errors
+        standard_errors = tuple((scaling.scale * scaled).tolist())
         return MeanFit(scaling.offset, scaling.slope, scaling.centre, standard_errors, self.turns, self.last.negligible)
 
 

@@ -31,7 +31,7 @@ from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.training.constraints import Bounds, ParameterConstraints
-from fleetgp.training.objective import Local, Objective
+from fleetgp.training.objective import Curvature, Local, Objective
 from fleetgp.training.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class TrainingProblem:
 
     def evaluate(self, x: Array) -> Local:
         """The likelihoods of the hosted agents, each at its own log theta (A, P)."""
-        return Local.at(self.objective, x)
+        return Local(x, self.objective(x), Curvature.constant(1.0, x))
 
     def start(self, number: int) -> Array:
         """One of the starts at every expert, (A, P)."""

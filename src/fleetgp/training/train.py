@@ -86,7 +86,7 @@ def train(
             shards.load_instead(why)
     training = LocalTraining(prepare(method, shards, network, kernel, options, interlude), options, report)
     training.run()
-    fit = training.fit(robust=kernel.noise_model.robust)
+    fit = training.fit()
     if not kernel.noise_model.robust:
         return fit
     return replace(fit, outliers=outliers_of(shards, network.hosted, kernel, fit, options))
@@ -141,7 +141,9 @@ class LocalTraining:
                 return whole
             return replace(whole, objective=sampled(whole.objective, level, options.seed))
 
-        self.problem, rounds, best = on(0), max(1, options.rounds // 2) if levels else options.rounds, 0
+        self.problem = on(0)
+        rounds = max(1, options.rounds // 2) if levels else options.rounds
+        best = 0
         self._sample = sizes_of(self.problem) if levels else np.zeros(0, dtype=np.int64)
         self.runs = [self._begun(number) for number in range(len(whole.starts))]
         with whole.network.phase("training"):
@@ -193,11 +195,10 @@ class LocalTraining:
         with problem.network.phase("training"):
             self._continue_on(problem, self.chosen.history, self.options.tol)
 
-    def fit(self, *, robust: bool) -> Fit:
+    def fit(self) -> Fit:
         """The result, after turns with the mean function and with weights against outliers where there are any."""
-        mean = settle(self, self.options.mean, robust=robust)
-        mean_fit = None if mean is None else mean.of(self.problem.scaling, mean.last.errors)
-        fit = self.ended(mean_fit)
+        settled = settle(self, self.options.mean, robust=self.problem.kernel.noise_model.robust)
+        fit = self.ended(None if settled is None else settled.of(self.problem.scaling))
         local = self.chosen.outcome.state.local
         known = np.isfinite(local.values.nll).all()
         estimates = self.problem.objective.error_estimates(local.x, local.values) if known else np.zeros(len(local.x))

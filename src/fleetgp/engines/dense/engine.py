@@ -86,9 +86,12 @@ class DenseEngine(DataEngine):
                 result[i] = out_of_range(expert.agent, row)
 
         def evaluate(rows: list[int]) -> None:
-            experts = [engines[i] for i in rows]
-            for i, expert, evaluation in zip(rows, experts, _stack(experts, log_thetas[rows]), strict=True):
-                result[i] = evaluation or expert.failure(Hyperparameters.from_log(log_thetas[i]))
+            try:
+                evaluations = evaluate_stack([engines[i] for i in rows], log_thetas[rows])
+            except MemoryError:
+                raise engines[rows[0]].too_large() from None
+            for i, evaluation in zip(rows, evaluations, strict=True):
+                result[i] = evaluation or engines[i].failure(Hyperparameters.from_log(log_thetas[i]))
 
         stacks = []
         for ((size, _), *_), rows in alike.items():
@@ -99,7 +102,7 @@ class DenseEngine(DataEngine):
         return [result[i] for i in range(len(engines))]
 
     def condition(self, theta: Array, before: Posterior | None = None) -> ExactPosterior:
-        """before: that of the first rows is extended by those that came since, N^2 operations for each."""
+        """before: the posterior of the first rows, which is extended, with N^2 operations for each new row."""
         try:
             result = before.extended(self.data) if isinstance(before, ExactPosterior) else None
             return result or self.posterior(Hyperparameters.from_theta(theta))
@@ -107,7 +110,7 @@ class DenseEngine(DataEngine):
             raise self.too_large() from None
 
     def posterior(self, h: Hyperparameters) -> ExactPosterior:
-        """The same, from all rows; a MemoryError is the caller's to explain."""
+        """The same from all rows; callers translate a MemoryError."""
         result = ExactPosterior.of(self.data, self.kernel, h, pivot=PIVOT)
         if result is None:
             raise self.failure(h)
@@ -143,13 +146,6 @@ class DenseEngine(DataEngine):
         if pair is not None:
             return f"remove one of the rows {pair[0]} and {pair[1]}, which are duplicates; or {MORE_NOISE}"
         return MORE_NOISE
-
-
-def _stack(experts: Sequence[DenseEngine], log_thetas: Array) -> list[Evaluation | None]:
-    try:
-        return evaluate_stack(experts, log_thetas)
-    except MemoryError:
-        raise experts[0].too_large() from None
 
 
 def gigabytes(size: int) -> float:

@@ -50,7 +50,7 @@ def evaluation(data: Observations, kernel: Composite, log_theta: Array) -> Evalu
     return Evaluation(nll, gradient, factor.jitter)
 
 
-#: Pairs of a stack: some milliseconds of work without the interpreter lock, and arrays that stay in cache.
+#: Pairs of a stack: milliseconds of work without the interpreter lock, and arrays that stay in cache.
 STACKED = 1 << 17
 
 
@@ -60,13 +60,13 @@ def compiled() -> ModuleType | None:
 
 
 def stack_size(size: int) -> int:
-    """How many experts of this size are worth a stack."""
+    """The number of experts of this size in a stack."""
     return max(1, 2 * STACKED // size**2)
 
 
 def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Evaluation | None]:
-    """NLL and log-gradient of experts of equal size and kernel, each at its own log theta; None where no jitter is
-    enough.
+    """NLL and log-gradient of experts of equal size, kernel and terms of the noise, each at its own log theta; None
+    where no jitter is enough.
     """
     kernel, first = experts[0].kernel, experts[0].data
     if isinstance(kernel, Composite) or first.points is not None:
@@ -78,7 +78,12 @@ def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Eva
     y = np.stack([expert.data.values for expert in experts])
     batch, size, dimension = inputs.shape
     theta = np.exp(log_thetas)
-    signal, noise = theta[:, dimension] ** 2, _noises(experts, theta, differs)
+    signal = theta[:, dimension] ** 2
+    if differs:
+        rows = [(expert.data, Hyperparameters.from_theta(row)) for expert, row in zip(experts, theta, strict=True)]
+        noise = np.stack([kernel.noise(*row) for row in rows])
+    else:
+        noise = np.repeat(theta[:, -1:] ** 2, size, axis=1)
     centred = inputs - inputs.mean(axis=1, keepdims=True)
     z = np.ascontiguousarray((centred / theta[:, None, :dimension]).swapaxes(1, 2))
     pairs = (batch, size * (size - 1) // 2)
@@ -97,29 +102,15 @@ def evaluate_stack(experts: Sequence[DataEngine], log_thetas: Array) -> list[Eva
             one = profile[b], slope[b], work, z[b], y[b], float(signal[b]), noise[b], result[b], precision[b]
             jitters[b] = likelihood_with_jitter(*one)
     if differs:
-        result = np.concatenate([result[:, :-1], _by_noises(experts, theta, precision)], axis=1)
+        by_noises = [0.5 * kernel.noise_slopes(*row) @ b for row, b in zip(rows, precision, strict=True)]
+        result = np.concatenate([result[:, :-1], np.stack(by_noises)], axis=1)
     return [
         None if jitter is None else Evaluation(float(row[0]), row[1:], jitter)
         for row, jitter in zip(result, jitters, strict=True)
     ]
 
 
-def _noises(experts: Sequence[DataEngine], theta: Array, differs: bool) -> Array:
-    """(B, N) the variances of the noise of all observations, at theta (B, P)."""
-    if differs:
-        models = [Hyperparameters.from_theta(row) for row in theta]
-        return np.stack([one.kernel.noise(one.data, h) for one, h in zip(experts, models, strict=True)])
-    return np.repeat(theta[:, -1:] ** 2, len(experts[0].data), axis=1)
-
-
-def _by_noises(experts: Sequence[DataEngine], theta: Array, precision: Array) -> Array:
-    """(B, Q) the derivatives by all hyperparameters of the noise. precision: (B, N) the diagonals of B."""
-    models = [Hyperparameters.from_theta(row) for row in theta]
-    rows = zip(experts, models, precision, strict=True)
-    return np.stack([0.5 * one.kernel.noise_slopes(one.data, h) @ diagonal for one, h, diagonal in rows])
-
-
-#: Rows that are worked on at a time, so that what they need stays in cache.
+#: Rows at a time, so that they stay in cache.
 ROWS = 64
 
 
@@ -141,13 +132,11 @@ def likelihood_with_jitter(
     result: Array,
     precision: Array,
 ) -> float | None:
-    """What `compiled.likelihoods` does, for one expert.
+    """What `compiled.likelihoods` does, for one expert. The jitter; None where no jitter is enough.
 
-    The jitter, with nll and gradient in result (1 + D + 2,); None where no jitter is enough.
-
-    From phi and -phi' (P,), z (D, N), y (N,), and the variances of f and of each observation's noise (N,). The last
-    derivative is that of a noise that is the same for all. For any other, precision (N,) gets the diagonal of B; (0,)
-    where it is not needed. work (N, N) is overwritten.
+    nll and gradient go to result (1 + D + 2,), from phi and -phi' (P,), z (D, N), y (N,), and the variances of f and of
+    each observation's noise (N,). The last derivative is for a noise that is the same for all. For any other, precision
+    (N,) gets the diagonal of B; (0,) where it is not needed. work (N, N) is overwritten.
     """
     size = len(y)
     upper = _upper(size)

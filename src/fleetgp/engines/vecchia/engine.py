@@ -80,7 +80,7 @@ class VecchiaPosterior:
 
     def mean_and_variance(self, queries: Array) -> tuple[Array, Array]:
         """Mean and variance of f at the queries, (T,) and (T,); the variance is never negative."""
-        result, _, _ = self._asked(queries)
+        result, _, _ = self._answers(queries)
         prior = self.kernel.variance(queries, self.hyperparameters)
         return result[:, 0], np.maximum(prior - result[:, 1], 0.0)
 
@@ -114,12 +114,12 @@ class VecchiaPosterior:
 
     def explained_variance(self, queries: Array) -> Array:
         """[k_A]_i = k_i*' C_i^-1 k_i*, (T,), from the nearest observations."""
-        result, _, _ = self._asked(queries)
+        result, _, _ = self._answers(queries)
         return result[:, 1]
 
     def weighted(self, queries: Array) -> tuple[Observations, Array]:
         """The n observations that count for any of the queries, and their weights (n, T)."""
-        _, near, weights = self._asked(queries)
+        _, near, weights = self._answers(queries)
         used, place = np.unique(near, return_inverse=True)
         result = np.zeros((len(used), len(queries)))
         result[place.reshape(near.shape), np.arange(len(queries))[:, None]] = weights
@@ -135,14 +135,14 @@ class VecchiaPosterior:
             _, near = self._tree.query(inputs[rows] / self._scales, k=np.arange(1, count + 2))
             own = near == rows[:, None]
             own[~own.any(axis=1), -1] = True  # as many others are at the same place
-            result, _ = self._given(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count), rows)
+            result, _ = self._means(inputs[rows], near[~own].astype(np.int32).reshape(len(rows), count), rows)
             error[rows] -= result[:, 0]
             variance[rows] = np.maximum(variance[rows] - result[:, 1], 0.0)
         return error, variance
 
     def projected(self, basis: Basis, queries: Array) -> Array:
         """Phi_i' C_i^-1 k_i*, (r, T), for a basis phi on a box that holds the inputs."""
-        _, near, weights = self._asked(queries)
+        _, near, weights = self._answers(queries)
         result = np.empty((basis.rank, len(queries)))
         step = max(1, WORK // (basis.rank * self._neighbours))
         for start in range(0, len(queries), step):
@@ -152,10 +152,10 @@ class VecchiaPosterior:
             result[:, some] = np.einsum("tmr,tm->rt", values.reshape(*near[some].shape, -1), weights[some])
         return result
 
-    def _asked(self, queries: Array) -> tuple[Array, Neighbours, Array]:
+    def _answers(self, queries: Array) -> tuple[Array, Neighbours, Array]:
         """Mean and what is explained, (T, 2); the nearest observations (T, m); their weights."""
         near = self._nearest(queries)
-        result, weights = self._given(queries, near)
+        result, weights = self._means(queries, near)
         return result, near, weights
 
     def _nearest(self, queries: Array) -> Neighbours:
@@ -164,7 +164,7 @@ class VecchiaPosterior:
         _, near = self._tree.query(queries / self._scales, k=np.arange(1, count + 1))
         return np.asarray(near.astype(np.int32).reshape(len(queries), count))
 
-    def _given(self, queries: Array, near: Neighbours, rows: IntArray | None = None) -> tuple[Array, Array]:
+    def _means(self, queries: Array, near: Neighbours, rows: IntArray | None = None) -> tuple[Array, Array]:
         """Mean and what is explained, (T, 2), given these observations (T, m), and their weights.
 
         rows: instead of f at the queries, the observations of these numbers without their noise.

@@ -307,7 +307,7 @@ def layout(kernel: Composite, h: Hyperparameters) -> Layout | None:
         np.cumsum([0, *(len(leaf.axes) for leaf in leaves)]),
         np.array([axis for leaf in leaves for axis in leaf.axes]),
         h.theta,
-        np.cumsum([0, *(len(leaf.units()) for leaf in leaves)]),
+        np.array(kernel.offsets),
         terms,
         kernel.split(h)[1],
     )
