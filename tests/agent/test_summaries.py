@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from fleetgp.prediction import Conditioned, prediction_method
 from fleetgp.prediction.answer import Question, predict
 from fleetgp.prediction.groups import Groups, agree_on_groups, width
 from fleetgp.prediction.methods import SharedState
-from tests.agent.fleets import Steps, ask, describe, running, settled, until
+from tests.agent.fleets import Steps, ask, describe, running, serving, settled, until
 from tests.agent.test_totals import gone, living, members, said
 
 #: A fleet that predicts by dec-summary; its agents are on a path, and have the same theta to the last bit.
@@ -78,7 +77,7 @@ def together(*agents: Agent) -> bool:
     """Whether these agents are a view, and hold the same summary."""
     view = tuple(sorted(agent.id for agent in agents))
     numbers = {agent.memory.summary and agent.memory.summary.number for agent in agents}
-    return all(members(agent) == view for agent in agents) and settled(list(agents)) and len(numbers) == 1
+    return all(members(agent) == view for agent in agents) and serving(list(agents)) and len(numbers) == 1
 
 
 def near(shard: Any, count: int, seed: int) -> list[list[float]]:

@@ -37,7 +37,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction import Conditioned
-from fleetgp.prediction.groups import NUMBER, Groups, are_sound, most_groups, regroup, size_that_fits, width
+from fleetgp.prediction.groups import NUMBER, Groups, are_sound, regrouped, size_that_fits, summarize, width
 
 #: The rule of the methods that use it.
 RULE = "summary"
@@ -50,6 +50,8 @@ REMEMBERED = 64
 HEAD = 5
 #: Whole numbers below this are exact as floats.
 LARGEST_COUNT = 2.0**53
+#: Times the budget that one agent's groups may have: where rows wait, they are others than those that were counted.
+SLACK = 1.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +105,11 @@ class Summary:
     def number(self) -> int:
         """A hash of all but what is its holder's own."""
         return short_hash([self.basis, self.size, list(self.versions.items())])
+
+    @property
+    def bytes(self) -> int:
+        """Of all groups."""
+        return sum(entry.groups.packed.nbytes for entry in self.entries.values())
 
     @property
     def facts(self) -> dict[str, dict[int, float]]:
@@ -160,10 +167,7 @@ class SummarySync:
         if self._synced is agenda or len(agenda.members) == 1:
             return False
         numbers = _numbers(agenda, model)
-        if 0 in numbers or len(set(numbers)) > 1 or any(item.regrouped for item in agenda.items):
-            return True
-        held = self._file.current
-        return held is not None and self._size(agenda, held.entries, held.size) != held.size
+        return 0 in numbers or len(set(numbers)) > 1 or any(item.regrouped for item in agenda.items)
 
     def run(self, network: Network, agenda: Agenda, model: Trained, shard: Observations) -> tuple[Groups, ...]:
         """The groups of all members, in the order of the view, and then those of agents that are away."""
@@ -188,23 +192,43 @@ class SummarySync:
         numbers = _numbers(agenda, model)
         held = self._file.current if numbers[self._at(agenda)] else None
         known = Summary(basis_of(model, self._options), 0, {}) if held is None else held
-        known, least = self._caught_up(network, agenda, numbers, known)
-        size = self._size(agenda, known.entries, least)
-        new = self._regroup(model, shard, known, size)
-        result = replace(known, size=size)
-        if size != known.size or 0 in numbers or any(item.regrouped for item in agenda.items):
-            result = self._with_changes(network, agenda, result, new)
-        return self._with_own(result, new, model, shard)
+        known, size = self._caught_up(network, agenda, numbers, known)
+        if not size:  # nobody holds any
+            size = self._size(network, agenda, model, shard, known)
+        changes = 0 in numbers or any(item.regrouped for item in agenda.items)
+        result = self._renewed(network, agenda, model, shard, known, size, changes=changes)
+        if result.bytes > self._options.budget:
+            size = self._size(network, agenda, model, shard, result)
+            if size > result.size:
+                result = self._renewed(network, agenda, model, shard, result, size)
+        return result
+
+    def _renewed(
+        self,
+        network: Network,
+        agenda: Agenda,
+        model: Trained,
+        shard: Observations,
+        known: Summary,
+        size: int,
+        *,
+        changes: bool = True,
+    ) -> Summary:
+        """With all members' groups of their rows now. changes: whether somebody's are others than those known."""
+        groups, result = self._regroup(model, shard, known, size), replace(known, size=size)
+        if changes or size != known.size:
+            result = self._with_changes(network, agenda, result, groups)
+        return self._with_own(result, groups, model, shard)
 
     def _at(self, agenda: Agenda) -> int:
         return agenda.members.index(self._id)
 
-    def _size(self, agenda: Agenda, entries: Mapping[int, Entry], least: int) -> int:
-        """How many rows a group has at least, for the members' rows and those that are known of agents away."""
-        away = [entry.groups for agent, entry in entries.items() if agent not in agenda.members]
-        counts = [item.rows for item in agenda.items] + [int(groups.counts.sum()) for groups in away]
-        most = most_groups(counts, self._options.min_rows).sum(axis=0)
-        return max(least, size_that_fits(most, self._options, self._columns))
+    def _size(self, network: Network, agenda: Agenda, model: Trained, shard: Observations, summary: Summary) -> int:
+        """How many rows a group has at least, so that the groups of all members fit beside those of agents away."""
+        data, h = self._modelled(model, shard, summary.own)
+        places = data.shards[0].inputs / data.kernel.scales(h, self._description.dimension)[0]
+        away = sum(len(one.groups) for agent, one in summary.entries.items() if agent not in agenda.members)
+        return size_that_fits(network, [places], self._options, away)
 
     # ---- this agent's own groups -------------------------------------------------------------------------------------
 
@@ -218,16 +242,23 @@ class SummarySync:
             return old
         key = shard.version, size, summary.basis, own, summary.versions.get(self._id)
         if self._regrouped[0] != key:
-            theta = np.array([model.theta if own is None else own.theta])
-            data = Conditioned(InMemory([shard]), self._description.kernel_of(model.kernel), theta, model.view)
-            h, before = Hyperparameters.from_theta(data.thetas[0]), old
+            data, h = self._modelled(model, shard, own)
+            before, rows = old, data.shards[0]
             if own is None or not own.holds(shard):  # nobody knows which rows are in the old groups
                 before = replace(old, members=())
-            new = regroup(data.shards[0], data.kernel, h, size, self._options.min_rows, before)
+            places = rows.inputs / data.kernel.scales(h, rows.dimension)[0]
+            members = regrouped(places, size, self._options.min_rows, before.members)
+            new = summarize(rows, members, data.kernel, h)
             more = new.counts.sum() - old.counts.sum()
             few = len(old) > 0 and not before.members and 0 < more < self._options.min_rows
             self._regrouped = key, before if few else new
         return self._regrouped[1]
+
+    def _modelled(self, model: Trained, shard: Observations, own: Own | None) -> tuple[Conditioned, Hyperparameters]:
+        """This agent's rows as the model sees them, and theta, which stays what it was when it began."""
+        theta = np.array([model.theta if own is None else own.theta])
+        data = Conditioned(InMemory([shard]), self._description.kernel_of(model.kernel), theta, model.view)
+        return data, Hyperparameters.from_theta(data.thetas[0])
 
     def _with_own(self, summary: Summary, groups: Groups, model: Trained, shard: Observations) -> Summary:
         """With these groups of this agent, as they were agreed on, and the rows that they are of."""
@@ -267,11 +298,11 @@ class SummarySync:
         if not held_numbers or not lacking:
             return known, least
         own = self._at(agenda)
-        parts = [
-            self._message(agent, known.entries[agent], self._base(agent, version, versions))
-            for agent, version in newest.items()
-            if [theirs.get(agent) for theirs in versions].index(version) == own
-        ]
+        parts = []
+        for agent, version in newest.items():
+            theirs = [one.get(agent) for one in versions]
+            if theirs.index(version) == own and set(theirs) != {version}:  # the first that holds it
+                parts.append(self._message(agent, known.entries[agent], self._base({*theirs} - {version})))
         sent = network.collect(
             {"groups": [np.concatenate([[known.size], *parts]) if parts else np.zeros(0)]},
             recipient=lacking[0] if len(lacking) == 1 else None,
@@ -321,9 +352,8 @@ class SummarySync:
                     raise NonsenseError(k, "expected versions of the groups of this fleet's agents, each once")
         return sizes, [offers[number] for number in numbers]
 
-    def _base(self, agent: int, version: Version, versions: Sequence[Mapping[int, Version]]) -> Groups | None:
-        """The groups that all who lack this version hold instead, if they are the same and this agent knows them."""
-        others = {theirs.get(agent) for theirs in versions} - {version}
+    def _base(self, others: set[Version | None]) -> Groups | None:
+        """The groups that all who lack some hold instead, if those are the same and this agent still knows them."""
         (base,) = others if len(others) == 1 else (None,)
         return None if base is None else self._earlier.get(base)
 
@@ -387,7 +417,7 @@ class SummarySync:
     def _check_budget(self, sender: int, entries: Mapping[int, Entry]) -> None:
         for entry in entries.values():
             count = len(entry.groups)
-            if count > 1 and NUMBER * self._columns * count > self._options.budget:
+            if count > 1 and NUMBER * self._columns * count > SLACK * self._options.budget:
                 raise NonsenseError(sender, f"expected groups of at most {self._options.budget:g} bytes, got {count}")
 
 

@@ -48,6 +48,7 @@ class Conditioned:
     ) -> None:
         check_engine(engine, kernel)
         self.kernel, self.engine, self.view, self.scaling = kernel, engine, view, view.scaling
+        self._n_neighbours = n_neighbours
         self._expert = partial(_expert, kernel=kernel, engine=engine, n_neighbours=n_neighbours)
         of_inputs, moved = model_units(kernel, view.coordinates, shards.dimension), shards.moved(view.coordinates)
         of_values = np.exp(view.scaling.shift(kernel.units(moved.dimension)))
@@ -138,7 +139,7 @@ class Conditioned:
         """f | all groups at each theta that there is, and (A,) which of these is a hosted agent's."""
         distinct, which = np.unique(self.thetas, axis=0, return_inverse=True)
         data = [Observations.joined(list(all_of(groups, self.shards[0])))] * len(distinct)
-        posteriors = self._of("groups", data, [None] * len(distinct), distinct, kernel=self._known_noise)
+        posteriors = self._of("groups", data, [None] * len(distinct), distinct, kernel=self._known_noise, fewer=2)
         return posteriors, which.ravel()
 
     @cached_property
@@ -240,17 +241,19 @@ class Conditioned:
         *,
         moments: bool = True,
         kernel: Kernel | None = None,
+        fewer: int = 1,
     ) -> Posteriors:
         kept = self._kept.get(role)
         more = None if kept is None else InMemory(data).added_since(InMemory(kept.data))
         if kept is None or more is None:
             if kept is not None:
                 kept.release()
+            neighbours = -(-self._n_neighbours // fewer)
             kept = self._kept[role] = Posteriors(
                 data,
                 agents,
                 thetas,
-                partial(self._expert, kernel=kernel or self.kernel, moments=moments),
+                partial(self._expert, kernel=kernel or self.kernel, n_neighbours=neighbours, moments=moments),
                 self._room,
                 self._priors,
             )

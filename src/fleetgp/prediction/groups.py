@@ -46,17 +46,23 @@ def width(dimension: int) -> int:
     """How many numbers describe a group: its count, mean place, scatter, mean value and the variance of its error.
 
     >>> width(2), width(9)
-    (8, 12)
+    (8, 13)
     """
-    scatter = dimension * (dimension + 1) // 2 if dimension <= MOST_SCATTERED else 0
-    return 3 + dimension + scatter
+    return 3 + dimension + len(scatter_entries(dimension)[0])
+
+
+def scatter_entries(dimension: int) -> tuple[IntArray, IntArray]:
+    """Rows and columns of the entries of a scatter that travel: a triangle, or beyond three inputs a single one."""
+    rows, columns = np.triu_indices(dimension if dimension <= MOST_SCATTERED else 1)
+    return rows, columns
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
     """G groups of one agent, in the order of their places.
 
-    counts: (G,) rows.  places: (G, D) their mean.  scatters: (G, D, D) their covariance; zero beyond three inputs.
+    counts: (G,) rows.  places: (G, D) their mean.  scatters: (G, D, D) their covariance; beyond three inputs (G, 1, 1)
+    the trace of it, in units of the length-scales.
     values: (G,) their weighted mean.  variances: (G,) of its error.
     members: the rows of each, which only the agent itself knows.
     """
@@ -84,8 +90,8 @@ class Groups:
     @property
     def packed(self) -> Array:
         """As they travel, (G, width)."""
-        upper = np.triu_indices(self.dimension if self.dimension <= MOST_SCATTERED else 0)
-        columns = [self.counts, self.places, self.scatters[:, *upper], self.values, self.variances]
+        entries = scatter_entries(self.dimension)
+        columns = [self.counts, self.places, self.scatters[:, *entries], self.values, self.variances]
         return np.column_stack(columns)
 
     @classmethod
@@ -93,10 +99,9 @@ class Groups:
         """The converse, in the order of their places."""
         rows = rows.reshape(-1, width(dimension))
         rows = rows[order_of(rows, dimension)]
-        upper = np.triu_indices(dimension if dimension <= MOST_SCATTERED else 0)
-        scatters = np.zeros((len(rows), dimension, dimension))
-        scatters[:, *upper] = rows[:, 1 + dimension : -2]
-        scatters.transpose(0, 2, 1)[:, *upper] = rows[:, 1 + dimension : -2]
+        upper, lower = scatter_entries(dimension)
+        scatters = np.zeros((len(rows), 1 + upper.max(), 1 + upper.max()))
+        scatters[:, upper, lower] = scatters[:, lower, upper] = rows[:, 1 + dimension : -2]
         return cls(rows[:, 0], rows[:, 1 : 1 + dimension], scatters, rows[:, -2], rows[:, -1])
 
     @cached_property
@@ -111,6 +116,13 @@ class Groups:
         return Observations(
             self.places, self.values, noise_std=np.sqrt(self.variances), weight=np.zeros(count), points=points
         )
+
+    def radii(self, scales: Array) -> Array:
+        """(G,) the root of the mean squared distance of the rows from their mean place, in units of length-scales."""
+        if self.dimension > MOST_SCATTERED:
+            return np.sqrt(self.scatters[:, 0, 0])
+        squares = np.diagonal(self.scatters, axis1=1, axis2=2) / scales**2
+        return np.asarray(np.sqrt(squares.sum(axis=1)))
 
     def change(self, old: Groups) -> tuple[IntArray, Array]:
         """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
@@ -139,7 +151,6 @@ def sigma_points(places: Array, scatters: Array) -> Array:
     """
     dimension = places.shape[1]
     values, vectors = np.linalg.eigh(scatters)
-    # The largest entry of a direction is positive, so that the points are the same on every processor.
     roots = np.sqrt(dimension * np.maximum(values, 0.0))[:, None, :] * vectors
     apart = np.swapaxes(roots, 1, 2)
     return np.concatenate([places[:, None] + apart, places[:, None] - apart], axis=1)
@@ -252,12 +263,15 @@ def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel,
     weights *= own
     place = weights @ places
     apart = places - place
-    scatter = (weights[:, None] * apart).T @ apart if dimension <= MOST_SCATTERED else np.zeros((dimension, dimension))
-    points = sigma_points(place[None], scatter[None])[0] if dimension <= MOST_SCATTERED else place[None]
+    if dimension > MOST_SCATTERED:
+        scatter = np.array([[weights @ ((apart / kernel.scales(h, dimension)[0]) ** 2).sum(axis=1)]])
+        points = place[None]
+    else:
+        scatter = (weights[:, None] * apart).T @ apart
+        points = sigma_points(place[None], scatter[None])[0]
     if len(rows) > 1:
         own += _missed(places, weights, points, kernel, h)
-    upper = np.triu_indices(dimension if dimension <= MOST_SCATTERED else 0)
-    return np.concatenate([[len(rows)], place, scatter[upper], [weights @ values, own]])
+    return np.concatenate([[len(rows)], place, scatter[scatter_entries(dimension)], [weights @ values, own]])
 
 
 def _missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyperparameters) -> float:
@@ -274,7 +288,7 @@ def _missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyp
 #: Bytes of a number as it travels.
 NUMBER = 8
 #: Sizes of groups to choose from: up to two million times min_rows.
-LEVELS = 22
+LEVELS = 43
 
 
 def agree_on_groups(
@@ -292,13 +306,16 @@ def agree_on_groups(
     dimension = shards[0].dimension
     if network.agents == 1:
         return (Groups.none(dimension),)
+    scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
-        min_rows = _rows_per_group(network, shards, options, width(dimension))
+        places = [data.inputs / scales for data in shards]
+        rows_per_group = size_that_fits(network, places, options)
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
-        for data, agent in zip(shards, network.hosted, strict=True):
+        for data, where, agent in zip(shards, places, network.hosted, strict=True):
             old = Groups.none(dimension) if before is None else before[agent]
-            new = regroup(data, kernel, h, min_rows, options.min_rows, old)
+            members = regrouped(where, rows_per_group, options.min_rows, old.members)
+            new = summarize(data, members, kernel, h)
             gone, more = new.change(old)
             own.append(new)
             parts["groups"].append(more)
@@ -308,30 +325,27 @@ def agree_on_groups(
     return _merged(network, everyone, own, before, dimension, options.min_rows)
 
 
-def regroup(
-    data: Observations, kernel: Kernel, h: Hyperparameters, rows_per_group: int, min_rows: int, old: Groups
-) -> Groups:
-    """The groups of an agent's rows, when it had others before."""
-    scales, _ = kernel.scales(h, data.dimension)
-    return summarize(data, regrouped(data.inputs / scales, rows_per_group, min_rows, old.members), kernel, h)
+def size_that_fits(network: Network, places: Sequence[Array], options: PredictionOptions, others: int = 0) -> int:
+    """How many rows a group has at least, so that all groups fit: min_rows, or 1.4, 2, 2.8, 4, .. times as many.
+
+    Each agent counts its own groups of every size; one reduction adds them up. places: (A,) of the agents' rows, in
+    units of the length-scales.  others: how many groups of agents that are away are kept as they are.
+    """
+    sizes = np.ceil(options.min_rows * 2.0 ** (0.5 * np.arange(LEVELS))).astype(np.int64)
+    most = options.budget / (NUMBER * width(places[0].shape[1])) - others
+    counts = total(
+        network, np.array([[float(_count(own, size, options.min_rows, most)) for size in sizes] for own in places])
+    )
+    fits = counts <= most
+    return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
 
 
-def _rows_per_group(network: Network, shards: Sequence[Observations], options: PredictionOptions, numbers: int) -> int:
-    """How many rows a group has at least, so that all groups fit: min_rows, or 2, 4, 8, .. times as many."""
-    most = most_groups([len(own) for own in shards], options.min_rows)
-    return size_that_fits(total(network, most), options, numbers)
-
-
-def most_groups(counts: Sequence[int], min_rows: int) -> Array:
-    """(A, LEVELS) how many groups so many rows (A,) have at most, of min_rows rows, or 2, 4, 8, .. times as many."""
-    rows = np.array(counts)[:, None]
-    return np.where(rows >= min_rows, np.maximum(rows // (min_rows * 2 ** np.arange(LEVELS)), 1), 0).astype(float)
-
-
-def size_that_fits(most: Array, options: PredictionOptions, numbers: int) -> int:
-    """How many rows a group has at least, if the fleet has so many groups at most, (LEVELS,), of so many numbers."""
-    fits = NUMBER * numbers * most <= options.budget
-    return int(options.min_rows * 2 ** (np.argmax(fits) if fits.any() else LEVELS - 1))
+def _count(places: Array, rows_per_group: int, min_rows: int, most: float) -> int:
+    """How many groups an agent has; where these alone are more than the most, some number that is, too."""
+    if len(places) < 2 * rows_per_group:
+        return int(len(places) >= min_rows)
+    bound = len(places) // rows_per_group  # and half of them at least
+    return bound if 0.5 * bound > most else len(split(places, rows_per_group))
 
 
 def _merged(
@@ -386,37 +400,58 @@ def as_observed(data: Observations) -> Observations:
 
 # ---- who knows most about a query ------------------------------------------------------------------------------------
 
-#: An agent takes part in a query if one of so many nearest groups is its own.
-NEAREST = 12
+#: Groups near a query that are looked at, at most: so many agents may take part in it.
+NEAREST = 32
+#: An agent takes part where its nearest group is at most so many radii of a group farther away than the nearest of all.
+REACH = 2.0
 
 
 def nearness(groups: Sequence[Groups], queries: Array, kernel: Kernel, h: Hyperparameters) -> tuple[Array, Array]:
     """(M, T) by how much each agent's knowledge of each query counts, from 0 to 1, and (M, T, D) its derivatives.
 
-    With the distances d_1 <= .. <= d_K+1 of the groups nearest to the query, it is (d_K+1 - d) / (d_K+1 - d_1), d being
-    that of the agent's nearest, but at least 0. Where there are no more than K groups, it is 1 for all who have one.
-    All agents know it of all, and it fades out before an agent takes part no more, so that maps have no seams.
+    With d the distance of the agent's nearest group, d_1 <= .. <= d_K+1 those of the nearest groups of all, and r their
+    mean radius, it is 1 - (d - d_1) / min(2 r, d_K+1 - d_1), or 0. So where the agents' areas meet there are two or
+    three who count, and where areas overlap all who are there. The weight fades out before an agent stops taking
+    part, so that maps have no seams. If each group is a single row, every agent knows what all know: one is enough.
     """
     agents, (count, dimension) = len(groups), queries.shape
     every = np.concatenate([own.places for own in groups])
-    if len(every) <= NEAREST:
+    single = all((own.counts == 1.0).all() for own in groups)
+    most = min(1 if single else NEAREST, len(every) - 1)
+    if most < 1:
         weight = np.array([len(own) > 0 or not len(every) for own in groups], dtype=float)
         return np.tile(weight[:, None], (1, count)), np.zeros((agents, count, dimension))
     scales, _ = kernel.scales(h, dimension)
     places, asked = every / scales, queries / scales
-    distance, near = nearest(scipy.spatial.cKDTree(places), asked, NEAREST + 1)
-    last, first = distance[:, -1], distance[:, 0]
-    whose = np.repeat(np.arange(agents), [len(own) for own in groups])[near[:, :-1]]
-    positions, here = np.full((agents, count), NEAREST), np.arange(count)
-    for k in reversed(range(NEAREST)):
-        positions[whose[:, k], here] = k
-    own = np.take_along_axis(distance.T, positions, axis=0)
-    width = np.where(last > first, last - first, 1.0)
-    weight = np.where(last > first, (last - own) / width, np.where(positions < NEAREST, 1.0, 0.0))
-    # The derivative of a distance |x - c| is the unit vector from c to x.
-    with np.errstate(divide="ignore", invalid="ignore"):
+    distance, near = nearest(scipy.spatial.cKDTree(places), asked, most + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a distance |x - c| changes along the unit vector from c to x
         units = (asked[:, None] - places[near]) / distance[:, :, None] / scales
     units = np.where(np.isfinite(units), units, 0.0)  # (T, K + 1, D)
-    of_own = units[here, positions]  # (M, T, D)
-    slope = (units[:, -1] - of_own - weight[..., None] * (units[:, -1] - units[:, 0])) / width[:, None]
-    return weight, np.where((positions < NEAREST)[..., None], slope, 0.0)
+    reach, of_reach = _reach(distance, units, np.concatenate([own.radii(scales) for own in groups])[near])
+    whose = np.repeat(np.arange(agents), [len(own) for own in groups])[near]
+    positions, here = np.full((agents, count), -1), np.arange(count)
+    for k in reversed(range(most + (len(every) <= NEAREST))):
+        positions[whose[:, k], here] = k
+    own = np.take_along_axis(distance.T, np.maximum(positions, 0), axis=0)
+    weight = np.where(positions >= 0, 1.0 - (own - distance[:, 0]) / reach, 0.0)
+    change = units[:, 0] - units[here, np.maximum(positions, 0)]  # (M, T, D) of d_1 - d
+    slope = (change + (1.0 - weight)[..., None] * of_reach) / reach[:, None]
+    return np.maximum(weight, 0.0), np.where((weight > 0.0)[..., None], slope, 0.0)
+
+
+def _reach(distance: Array, units: Array, radii: Array) -> tuple[Array, Array]:
+    """(T,) within how much more than the nearest group's distance an agent's must be, and (T, D) its derivatives.
+
+    distance, radii: (T, K + 1) of the nearest groups.  units: (T, K + 1, D) the derivatives of the distances.
+    """
+    gap, of_gap = distance[:, -1] - distance[:, 0], units[:, -1] - units[:, 0]
+    weights, of_weights = distance[:, -1:] - distance, units[:, -1:] - units
+    total = weights.sum(axis=1)
+    known = total > 0.0
+    share = weights / np.where(known, total, 1.0)[:, None]
+    radius = np.where(known, (share * radii).sum(axis=1), radii[:, 0])
+    of_radius = np.einsum("tk,tkd->td", radii - radius[:, None], of_weights) / np.where(known, total, np.inf)[:, None]
+    wide = REACH * radius < gap
+    reach = np.where(wide, REACH * radius, gap)
+    least = np.finfo(float).tiny
+    return np.maximum(reach, least), np.where(wide[:, None], REACH * of_radius, of_gap)
