@@ -93,7 +93,7 @@ class Committee(PredictionMethod):
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
         shared = ("groups",) if self.aggregation.grouped else ROWS if self.aggregation.augmented else ()
         kinds = ["statistics", "predictions", *shared]
-        kinds += ["participants"] if self.nearest else []
+        kinds += ["participants"] if self.nearest or self.aggregation.grouped else []
         return (*kinds, *(["stopping"] if consensus == "average" and self.decentralized else []))
 
     def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:

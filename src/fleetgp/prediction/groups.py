@@ -401,7 +401,7 @@ def as_observed(data: Observations) -> Observations:
 # ---- who knows most about a query ------------------------------------------------------------------------------------
 
 #: Groups near a query that are looked at, at most: so many agents may take part in it.
-NEAREST = 32
+NEAREST = 16
 #: An agent takes part where its nearest group is at most so many radii of a group farther away than the nearest of all.
 REACH = 2.0
 
