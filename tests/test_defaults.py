@@ -17,7 +17,7 @@ from fleetgp.estimator import FleetGPRegressor
 from fleetgp.storage.folder import load_model
 
 EXPECTED = {"kernel": "matern32", "normalize": True, "mean": "zero", "coordinates": "as-given"}
-METHODS = ("dec-fact-gp", "dec-nn-grbcm")
+METHODS = ("dec-fact-gp", "dec-summary")
 TOML = """
 name = "bay"
 inputs = ["x"]

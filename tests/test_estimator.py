@@ -299,7 +299,7 @@ def test_labels_say_whose_the_rows_are() -> None:
     assert model.agents_.tolist() == ["west", "east", "north"]
     for number, (name, (own, _)) in enumerate(zip(model.agents_, model.fleet_.shards, strict=True)):
         np.testing.assert_array_equal(own, X[labels == name])
-        answer = model.fleet_.predict(X[:3], "dec-nn-grbcm", agent=number).mean
+        answer = model.fleet_.predict(X[:3], "dec-summary", agent=number).mean
         np.testing.assert_array_equal(model.predict(X[:3], agent=name), answer)
         np.testing.assert_array_equal(model.predict(X[:3], agent=number), answer)
     numbered = FleetGPRegressor(**THETA).fit(X, y, agents=np.arange(30) % 2 + 1)
@@ -309,7 +309,7 @@ def test_labels_say_whose_the_rows_are() -> None:
         numbered.predict(X[:1], agent=0)
 
 
-@pytest.mark.parametrize("predictor", ["dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
+@pytest.mark.parametrize("predictor", ["dec-summary", "dec-nn-grbcm", "dec-rbcm", "full-gp", "dec-nearest"])
 def test_several_agents_have_covariances_and_samples_by_the_predictor(predictor: str) -> None:
     X, y = wave(40)
     model = FleetGPRegressor(n_agents=3, predictor=predictor, observed=False, **THETA).fit(X, y)
@@ -411,7 +411,7 @@ def test_wrong_calls_have_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(fg.InputError, match="bounds: expected a dictionary"):
         FleetGPRegressor(bounds=[1, 2]).fit(X, y)  # type: ignore[arg-type]
     monkeypatch.setattr("fleetgp.prediction.methods.MOST_JOINT", 11)
-    with pytest.raises(fg.InputError, match="dec-nn-grbcm: expected at most 11 queries at once, got 12: give fewer"):
+    with pytest.raises(fg.InputError, match="dec-summary: expected at most 11 queries at once, got 12: give fewer"):
         model.sample_y(X)
     with pytest.raises(fg.InputError, match="dec-npae has no joint covariance"):
         FleetGPRegressor(n_agents=2, predictor="dec-npae", **THETA).fit(X, y).sample_y(X)

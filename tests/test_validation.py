@@ -228,7 +228,7 @@ def test_hyperparameters_that_are_set_after_training_count() -> None:
 def test_eta_is_a_share() -> None:
     for eta in (1.5, -0.1, np.nan):
         with pytest.raises(InputError, match="eta must be a number of at least 0 and at most 1, got"):
-            fleet().predict([[1.0, 1.0]], eta=eta)
+            fleet().predict([[1.0, 1.0]], "dec-nn-grbcm", eta=eta)
 
 
 @pytest.mark.parametrize("value", [True, None, "1", np.nan, np.inf, -np.inf, 10**400, 1j, np.complex128(1), [0.5]])

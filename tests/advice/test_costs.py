@@ -26,7 +26,7 @@ TRAINERS = tuple(name for name in fg.TRAINING_METHODS if name.startswith("dec-")
 PREDICTORS = tuple(name for name in fg.PREDICTION_METHODS if name.startswith("dec-"))
 #: Those whose likelihoods are the agents' own, and those whose answers are counted exactly where all take part.
 LOCAL = tuple(name for name in TRAINERS if name != "dec-full-gp")
-COUNTED = tuple(name for name in PREDICTORS if name not in ("dec-full-gp", "dec-nearest"))
+COUNTED = tuple(name for name in PREDICTORS if name not in ("dec-full-gp", "dec-nearest", "dec-summary"))
 THETA = (1.2, 0.3, 1.3, 0.1)
 KERNELS = ("se", "matern32", "matern12(1) + linear(1)")
 GRAPHS = {
@@ -197,7 +197,7 @@ def test_an_answer_costs_what_was_said(method: str, graph: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(
     "method",
-    mostly_long([n for n in PREDICTORS if n not in ("dec-full-gp", "dec-nearest")], "dec-nn-grbcm", "dec-npae"),
+    mostly_long(COUNTED, "dec-nn-grbcm", "dec-npae"),
 )
 def test_an_answer_of_every_model(method: str, model: str) -> None:
     """With a theta that was given, and after a training."""
@@ -264,9 +264,9 @@ def test_noises_of_rows_travel_with_them() -> None:
     ("method", "given"),
     [
         pytest.param(method, given, id=f"{method}, {case}")
-        for method in ("dec-nn-grbcm", "dec-nn-rbcm", "dec-nn-npae", "dec-nearest")
+        for method in ("dec-nn-grbcm", "dec-nn-rbcm", "dec-nn-npae", "dec-nearest", "dec-summary")
         for case, given in (("usual", {}), ("the best", {"eta": "auto"}), ("one asks", {"agent": 3}))
-        if (method, case) != ("dec-nearest", "the best")  # it has no eta
+        if case != "the best" or "-nn-" in method  # the others have no eta
     ],
 )
 def test_where_it_depends_on_the_data_it_is_a_range(method: str, given: dict[str, Any]) -> None:
@@ -276,6 +276,39 @@ def test_where_it_depends_on_the_data_it_is_a_range(method: str, given: dict[str
     assert not cost.exact
     check_within(ledger, cost.least, cost.most)
     assert 0.1 * cost.total.bytes < ledger.bytes <= cost.total.bytes
+
+
+@pytest.mark.filterwarnings("ignore::fleetgp.FleetGPWarning")
+@pytest.mark.parametrize("model", mostly_long(MODELS, "robust, linear mean", "constant mean, sphere"))
+def test_groups_of_every_model(model: str) -> None:
+    """With a theta that was given, and after a training."""
+    fleet = fleet_with(MODELS[model], agents=4, graph="star")
+    fleet.theta = np.array([2.0] * (len(fleet.names) - 1) + [0.5])
+    for trained in ("", "dec-apx-gp"):
+        if trained:
+            fleet.train(trained, rounds=2, tol=0)
+        ledger, _ = asked_of(fleet, "dec-summary", 5)
+        cost = prediction_cost("dec-summary", facts_of(fleet), Asking(5, trained=trained))
+        check_within(ledger, cost.least, cost.most)
+
+
+@pytest.mark.parametrize("given", [{"budget": 2000.0}, {"min_rows": 12}, {"local": True}])
+def test_groups_are_within_the_budget_on_every_link(given: dict[str, Any]) -> None:
+    """Both directions of a link together."""
+    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32", normalize=False)
+    ledger, asking = asked_of(fleet, "dec-summary", 7, **given)
+    cost = prediction_cost("dec-summary", facts_of(fleet), asking)
+    check_within(ledger, cost.least, cost.most)
+    for groups in (cost.most.kinds["groups"], ledger.total(kind="groups").bytes):
+        assert 0 < groups <= (fleet.agents - 1) * asking.options.budget
+
+
+def test_no_agent_has_rows_enough_for_a_group() -> None:
+    fleet = fg.Fleet([(x[:4], y[:4]) for x, y in uneven(3)], "path", theta=THETA, kernel="matern32", normalize=False)
+    ledger, asking = asked_of(fleet, "dec-summary", 6)
+    cost = prediction_cost("dec-summary", facts_of(fleet), asking)
+    check_within(ledger, cost.least, cost.most)
+    assert "groups" not in ledger.kinds
 
 
 # ---- bounds --------------------------------------------------------------------------------------------------------

@@ -22,20 +22,21 @@ SLOW = "9600 bit/s, 2 s"
 @pytest.mark.parametrize(
     ("given", "trainer", "predictor"),
     [
-        ({}, "dec-fact-gp", "dec-nn-grbcm"),
-        ({"kernel": "auto"}, "dec-fact-gp", "dec-nn-grbcm"),
+        ({}, "dec-fact-gp", "dec-summary"),
+        ({"kernel": "auto"}, "dec-fact-gp", "dec-summary"),
         ({"kernel": "se"}, "dec-full-gp", "dec-full-gp"),
         ({"kernel": "se", "accuracy": "cheap"}, "dec-fact-gp", "dec-nn-rbcm"),
-        ({"kernel": "se", "link": SLOW}, "dec-fact-gp", "dec-nn-grbcm"),
+        ({"kernel": "se", "link": SLOW}, "dec-fact-gp", "dec-summary"),
         ({"kernel": "se", "link": SLOW, "accuracy": "best"}, "dec-full-gp", "dec-full-gp"),
-        ({"kernel": "se", "dimension": 3}, "dec-fact-gp", "dec-nn-grbcm"),
-        ({"kernel": "se", "private": "rows"}, "dec-fact-gp", "dec-nn-rbcm"),
+        ({"kernel": "se", "dimension": 3}, "dec-fact-gp", "dec-summary"),
+        ({"kernel": "se", "private": "rows"}, "dec-fact-gp", "dec-summary"),
         ({"kernel": "se", "private": "sums"}, "dec-fact-gp", "dec-nn-rbcm"),
-        ({"private": "rows"}, "dec-fact-gp", "dec-nn-rbcm"),
+        ({"private": "rows"}, "dec-fact-gp", "dec-summary"),
         ({"private": "likelihoods"}, "dec-apx-gp", "dec-nn-rbcm"),
         ({"kernel": "matern12", "accuracy": "best"}, "dec-fact-gp", "dec-nearest"),
-        ({"kernel": "matern12"}, "dec-fact-gp", "dec-nn-grbcm"),
-        ({"kernel": "matern52", "accuracy": "best"}, "dec-fact-gp", "dec-nn-grbcm"),
+        ({"kernel": "matern12", "accuracy": "best", "private": "rows"}, "dec-fact-gp", "dec-summary"),
+        ({"kernel": "matern12"}, "dec-fact-gp", "dec-summary"),
+        ({"kernel": "matern52", "accuracy": "best"}, "dec-fact-gp", "dec-summary"),
     ],
 )
 def test_the_rules(given: dict[str, Any], trainer: str, predictor: str) -> None:
@@ -94,7 +95,7 @@ def test_seconds_are_those_of_the_link() -> None:
 def test_it_can_be_printed_and_written() -> None:
     advice = fg.recommend([100] * 5, "path", dimension=2, link=SLOW, private="rows")
     text = str(advice)
-    assert text.startswith('Use fg.Fleet(.., kernel="auto"), train("dec-fact-gp"), predict(.., "dec-nn-rbcm").')
+    assert text.startswith('Use fg.Fleet(.., kernel="auto"), train("dec-fact-gp"), predict(.., "dec-summary").')
     assert "\n*  dec-fact-gp" in text
     assert "Not for you: training by dec-full-gp" in text
     assert all(sentence in text for sentence in advice.why)
@@ -102,6 +103,13 @@ def test_it_can_be_printed_and_written() -> None:
     rows = {(row["task"], row["method"]): row for row in facts["candidates"]}
     assert rows["training", "dec-apx-gp"]["usual"]["bytes"] == advice.candidate("dec-apx-gp").usual.bytes
     assert rows["prediction", "dec-nearest"]["refused"]
+
+
+@pytest.mark.parametrize("private", [None, "rows"])
+def test_what_methods_that_send_rows_would_gain_is_said(private: Any) -> None:
+    why = " ".join(fg.recommend([100] * 5, "path", dimension=2, private=private).why)
+    assert "Methods that send rows gain something where the agents' areas overlap: dec-nearest" in why
+    assert "dec-nn-grbcm" in why
 
 
 def test_many_rows_and_one_agent_are_spoken_of() -> None:

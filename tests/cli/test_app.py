@@ -25,7 +25,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
     fit = run("fit", "observations.csv", *FIT, "--graph", "path", "--out", "model/")
     assert "converged" in fit.stdout
     assert "fleetgp map model" in fit.stdout
-    run("predict", "model/", "points.csv", "--method", "dec-nn-grbcm", "--out", "answer.csv")
+    run("predict", "model/", "points.csv", "--method", "dec-summary", "--out", "answer.csv")
     answer = pd.read_csv("answer.csv")
     assert list(answer.columns) == ["lat", "lon", "name", "mean", "std", "std_observed", "n_agents", "prior_only"]
     np.testing.assert_allclose(answer["mean"], truth(answer["lon"], answer["lat"]), atol=0.15)
@@ -40,7 +40,7 @@ def test_from_a_table_to_a_map_in_three_commands(folder: Path) -> None:
         assert np.sqrt(np.mean((field["sst"].values - truth(lon, lat)) ** 2)) < 0.1
         model = load_model("model")
         queries = np.column_stack([lon.ravel(), lat.ravel()])
-        expected = model.fleet.predict(queries, "dec-nn-grbcm")
+        expected = model.fleet.predict(queries, "dec-summary")
         np.testing.assert_allclose(field["sst"].values.ravel(), expected.mean, rtol=1e-9)
         np.testing.assert_array_equal(field["n_agents"].values.ravel(), expected.participants.sum(axis=0))
     with Image.open("map.png") as picture:
@@ -183,7 +183,7 @@ def test_options_that_would_be_ignored_are_refused(modelled: Path) -> None:
     told = wrong(*predict, "--method", "rbcm", "--out", "a.csv")
     assert "rbcm has no option --eta: expected one of --engine, --n-neighbours; methods with --eta: dec-nn-poe" in told
     assert not Path("a.csv").exists()
-    run(*predict, "--out", "a.csv")
+    run(*predict, "--method", "dec-nn-grbcm", "--out", "a.csv")
     np.savez("p.npz", lon=[-71.0, -71.5], lat=[41.0, 41.5], levels=[1, 2, 3])
     assert "levels have another length than the points: left out" in said(
         run("predict", "m", "p.npz", "--out", "b.csv")

@@ -23,7 +23,7 @@ def test_a_model_with_a_chosen_kernel_and_calibrated(folder: Path) -> None:
     told = json.loads(run(*asked, "--out", "answer.csv", "--json").stdout)
     assert told["factors"] == [knot["factor"]] * 2
     other = run(*asked, "--method", "dec-rbcm", "--out", "other.csv")
-    assert "the fleet is calibrated for dec-nn-grbcm" in said(other)
+    assert "the fleet is calibrated for dec-summary" in said(other)
 
     plain = pd.read_csv("other.csv")["std_observed"]
     found = run("calibrate", "model", "--method", "dec-rbcm", "--holdout", "both")

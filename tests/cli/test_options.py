@@ -63,9 +63,9 @@ def test_a_command_has_every_option_that_can_be_typed(command: str, family: type
     ("method", "family", "shared"),
     [
         (fg.Fleet.train, TrainerOptions, 12),
-        (fg.Fleet.predict, PredictionOptions, 9),
-        (fg.Fleet.calibrate, PredictionOptions, 8),
-        (fg.ConditionedFleet.predict, PredictionOptions, 7),
+        (fg.Fleet.predict, PredictionOptions, 12),
+        (fg.Fleet.calibrate, PredictionOptions, 10),
+        (fg.ConditionedFleet.predict, PredictionOptions, 10),
     ],
 )
 def test_a_method_shows_the_declared_options_with_their_defaults_and_explains_them(

@@ -43,9 +43,10 @@ def test_a_described_fleet_is_planned(boats: Path) -> None:
 def test_what_people_see(boats: Path) -> None:
     shown = run("plan", "fleet.toml", "--link", SLOW, "--private", "sums")
     text = " ".join(shown.stdout.split())
-    assert "We recommend dec-fact-gp and dec-nn-rbcm; the file has dec-fact-gp and dec-nn-grbcm." in text
+    assert "We recommend dec-fact-gp and dec-nn-rbcm; the file has dec-fact-gp and dec-summary." in text
     assert "* dec-fact-gp" in text
     assert "Not for you: prediction by dec-grbcm, dec-nn-grbcm, dec-nearest" in text
+    assert "prediction by dec-summary: it sends means of a few rows each (groups), which are private" in text
     assert "warning" not in shown.stderr
 
 

@@ -61,8 +61,11 @@ def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> N
     fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
         (("--method", "dec-nearest", "--n-nearest", "3"), {"method": "dec-nearest", "n_nearest": 3}),
-        (("--eta", "auto"), {"eta": "auto"}),
-        (("--eta", "0.5"), {"eta": 0.5}),
+        (("--method", "dec-nn-grbcm", "--eta", "auto"), {"method": "dec-nn-grbcm", "eta": "auto"}),
+        (("--method", "dec-nn-grbcm", "--eta", "0.5"), {"method": "dec-nn-grbcm", "eta": 0.5}),
+        (("--min-rows", "20"), {"min_rows": 20}),
+        (("--budget", "900"), {"budget": 900.0}),
+        (("--local",), {"local": True}),
     ):
         run("predict", "m", "points.csv", "--out", "a.csv", *asked)
         expected = fleet.condition().predict(points, **options)

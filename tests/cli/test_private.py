@@ -19,22 +19,24 @@ def test_a_model_with_private_rows_keeps_them(folder: Path) -> None:
         ).stdout
     )
     assert load_model("m").fleet.private == "rows"
-    assert made["calibration"]["method"] == "dec-nn-rbcm"
+    assert made["calibration"]["method"] == "dec-summary"
     told = [made["sent"], made["calibration"]["sent"]]
     asked = ["m", "points.csv", "--quiet"]
     predicted = json.loads(run("predict", *asked, "--out", "answer.csv", "--json").stdout)
-    assert predicted["method"] == "dec-nn-rbcm"
+    assert predicted["method"] == "dec-summary"
     told += [predicted["sent"]]
     told += [json.loads(run("calibrate", "m", "--holdout", "blocks", "--json").stdout)["sent"]]
     for sent in told:
         assert sent
         assert not set(sent) & REVEALING
     Path("elsewhere.csv").write_text("lon,lat,sst\n0.31,40.52,0.5\n0.71,41.23,0.1\n", encoding="utf-8")
-    assert json.loads(run("score", "m", "elsewhere.csv", "--json").stdout)["method"] == "dec-nn-rbcm"
+    assert json.loads(run("score", "m", "elsewhere.csv", "--json").stdout)["method"] == "dec-summary"
     assert "Rows are private" in run("info", "m").stdout
     refused = 'refused by private="rows"'
     for command in (
         ["predict", *asked, "--method", "dec-nn-grbcm", "--out", "other.csv"],
+        ["predict", *asked, "--min-rows", "4", "--out", "other.csv"],
+        ["calibrate", "m", "--min-rows", "4"],
         ["map", "m", "--grid", "5x5", "--method", "dec-nearest", "--out", "map.nc"],
         ["calibrate", "m", "--method", "dec-grbcm"],
         ["suggest", "m", "points.csv", "--agent", "Ada", "--method", "dec-full-gp", "--out", "s.csv"],

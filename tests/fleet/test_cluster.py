@@ -95,7 +95,7 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
 
 @pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")
 @pytest.mark.parametrize(
-    "method", mostly_long(fg.PREDICTION_METHODS, "dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp")
+    "method", mostly_long(fg.PREDICTION_METHODS, "dec-summary", "dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp")
 )
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
@@ -136,8 +136,8 @@ def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
         second = [each.predict(QUERIES) for each in (there, here)]
         assert_same(*first)
         assert_same(*second)
-        assert "augment" in first[0].ledger.rounds_by_phase
-        assert "augment" not in second[0].ledger.rounds_by_phase
+        assert "groups" in first[0].ledger.rounds_by_phase
+        assert "groups" not in second[0].ledger.rounds_by_phase
         for each in (here, there):
             each.observe(1, more[0][:7] + 0.01, more[1][:7])
         assert_same(there.predict(QUERIES), here.predict(QUERIES))

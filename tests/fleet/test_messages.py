@@ -71,7 +71,7 @@ def test_moments_that_are_not_enough_tell_it_too(theta: list[float], why: str) -
     told = f"l_lon = {theta[0]:g}, l_lat = {theta[1]:g}, sigma_f = 4, sigma_eps = {theta[3]:g}"
     with pytest.raises(NumericalError) as caught:
         fleet.predict([[1.0, 1.0]], "dec-full-gp", theta=theta)
-    assert re.search(f"{why}.* at theta = .{told}.: predict with dec-nn-grbcm", str(caught.value))
+    assert re.search(f"{why}.* at theta = .{told}.: predict with dec-summary", str(caught.value))
 
 
 def test_a_training_that_moments_do_not_follow_tells_where_it_came_to() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ REVEALING = {*ROWS, "moments"}
 TRAINERS_WITHOUT_ROWS = {"dec-fact-gp", "fact-gp", "c-gp", "apx-gp", "dec-c-gp", "dec-apx-gp"}
 PREDICTORS_WITHOUT_ROWS = {
     f"{prefix}{rule}" for prefix in ("", "dec-", "dec-nn-") for rule in ("poe", "gpoe", "bcm", "rbcm")
-}
+} | {"dec-summary"}
 
 
 def private_fleet(kernel: str = "se", **given: Any) -> fg.Fleet:
@@ -84,17 +85,39 @@ def test_an_answer_sends_no_row_or_is_refused(method: str, kernel: str, kinds: s
 def test_what_has_a_default_method_takes_one_that_sends_no_row(kinds: set[str]) -> None:
     fleet = private_fleet("matern32")
     fleet.train(rounds=2, tol=1e-2)
-    assert fleet.predict(POINTS).method == fleet.suggest(0, POINTS).method == "dec-nn-rbcm"
-    assert fleet.calibrate(holdout="both").method == "dec-nn-rbcm"
+    assert fleet.predict(POINTS).method == fleet.suggest(0, POINTS).method == "dec-summary"
+    assert fleet.calibrate(holdout="both").method == "dec-summary"
     fleet.predict(POINTS)
     fleet.joint(POINTS)
     fleet.gradient(POINTS)
     fleet.score(POINTS, [0.0, 0.0])
     assert "statistics" in kinds, "the kinds are seen"
     assert not kinds & REVEALING
-    assert fg.Fleet(paper_shards(160, 4), kernel="se", normalize=False, theta=THETA).predict(POINTS).method == (
-        "dec-nn-grbcm"
-    )
+
+
+def test_no_default_sends_a_row(kinds: set[str]) -> None:
+    """Of a fleet whose rows are not private."""
+    fleet = fg.Fleet(paper_shards(160, 4), "path", theta=THETA, kernel="matern32", normalize=True)
+    ledger = fleet.predict(POINTS).ledger
+    assert fleet.predict(POINTS).method == "dec-summary"
+    fleet.joint(POINTS)
+    fleet.gradient(POINTS)
+    fleet.suggest(0, POINTS)
+    fleet.map((3, 3))
+    assert "groups" in kinds, "the kinds are seen"
+    assert not (kinds | set(ledger.kinds)) & REVEALING
+
+
+@pytest.mark.parametrize("min_rows", [1, 4])
+def test_groups_of_few_rows_are_refused(min_rows: int, kinds: set[str]) -> None:
+    fleet = private_fleet("matern32", theta=THETA)
+    asked: list[Any] = [fleet.predict, fleet.joint, fleet.gradient, fleet.condition().predict]
+    calls: list[Any] = [*(partial(one, POINTS) for one in asked), fleet.calibrate]
+    for call in calls:
+        with pytest.raises(InputError, match=rf'min_rows={min_rows} is refused by private="rows".*at least 5'):
+            call(min_rows=min_rows)
+    assert not kinds
+    assert fleet.predict(POINTS, min_rows=5).mean.shape == (2,)
 
 
 @pytest.mark.filterwarnings("ignore:the mean function has not settled")  # after so few rounds
@@ -155,7 +178,7 @@ def test_an_agent_with_few_rows_is_refused() -> None:
 def test_the_word_follows_the_fleet() -> None:
     fleet = private_fleet(theta=THETA)
     assert fg.Fleet(fleet.shards, fleet.graph, **fleet.settings).private == "rows"
-    assert fg.recommend(fleet).predictor == "dec-nn-rbcm"
+    assert fg.recommend(fleet).predictor == "dec-summary"
     with pytest.raises(InputError, match='dec-nearest is refused by private="rows"'):
         fg.verify(fleet, methods=["dec-nearest"])
     shards = [(x, np.column_stack([y, -y])) for x, y in paper_shards(60, 2)]

@@ -120,12 +120,7 @@ def test_the_map_stays_whole_when_processes_go_and_come_back(tmp_path: Path) -> 
             shards[agent] = np.concatenate([inputs, more[:, :2]]), np.concatenate([values, more[:, 2]])
 
         def view(*present: int) -> None:
-            names = [fleet.names[agent] for agent in present]
-            fleet.wait(
-                lambda states: all(s["members"] == names and s["phase"] == "serving" for s in states.values()),
-                names,
-                120.0,
-            )
+            fleet.wait_together([fleet.names[agent] for agent in present], 120.0)
 
         def sent() -> int:
             return sum(fleet.status(name)["kinds"].get("groups", 0) for name in fleet.running)

@@ -191,7 +191,7 @@ def test_where_areas_meet_few_agents_take_part_and_where_they_overlap_all() -> N
     queries = np.random.default_rng(0).uniform(0.0, 2.0, (300, 2))
     taking = []
     for by in ("stripes", "random"):
-        shards = fg.partition(field.inputs, field.observations, agents=6, by=by)  # type: ignore[call-overload]
+        shards = fg.partition(field.inputs, field.observations, agents=6, by=by)
         weight, _ = nearness(described(shards), queries, KERNELS["se"], H)
         assert weight.min() == 0.0
         assert (weight.max(axis=0) == 1.0).all(), "the owner of the nearest group counts in full"

@@ -103,6 +103,9 @@ def _prediction_options(method: str, changes: Mapping[str, Any], *, posterior: b
     if method == "dec-nearest":
         return _options({"theta": None, "n_nearest": 30}, changes)
     options: dict[str, Any] = {"theta": None, "engine": "auto" if "full" in method else "dense", "n_neighbours": 30}
+    if method == "dec-summary":
+        options |= {"min_rows": 5, "budget": 100_000.0}
+        return _options({**options, "local": False} if "local" in changes else options, changes)
     if method.startswith("dec-") and method != "dec-full-gp" and not posterior:
         options["consensus"] = "tree"
         if changes.get("consensus") == "average":

@@ -136,7 +136,8 @@ def answers(method: str, **changes: Any) -> Record:
     }
 
 
-_AVERAGED = [name for name in PREDICTORS if name.startswith("dec-") and name not in ("dec-full-gp", "dec-nearest")]
+_ALONG_TREES = ("dec-full-gp", "dec-nearest", "dec-summary")
+_AVERAGED = [name for name in PREDICTORS if name.startswith("dec-") and name not in _ALONG_TREES]
 for method in PREDICTORS:
     add(f"predictor {method}", answers, method)
 for method in _AVERAGED:
@@ -149,6 +150,10 @@ for name, method, changes in (
     ("the weights of the paper", "grbcm", {"beta": "paper"}),
     ("the weights of the paper", "dec-nn-grbcm", {"beta": "paper"}),
     ("another seed", "dec-grbcm", {"seed": 3}),
+    ("groups of eight", "dec-summary", {"min_rows": 8}),
+    ("a small budget", "dec-summary", {"budget": 400.0}),
+    ("groups of single rows", "dec-summary", {"min_rows": 1}),
+    ("every agent alone", "dec-summary", {"local": True}),
     ("seven neighbours", "dec-nearest", {"n_nearest": 7}),
     ("another theta", "dec-rbcm", {"theta": [0.5, 0.5, 1.0, 0.1]}),
     ("vectors", "dec-npae", {"engine": "auto"}),
@@ -197,7 +202,7 @@ def together(method: str, kernel: str) -> Record:
     }
 
 
-for method in (*_EXACT, *_COMMITTEES):
+for method in (*_EXACT, *_COMMITTEES, "dec-summary"):
     add(f"together by {method}", together, method, "se")
 for method in ("full-gp", "dec-nearest", "dec-nn-grbcm"):
     add(f"together by {method} with matern12", together, method, "matern12")
@@ -223,7 +228,13 @@ def calibrated(method: str, hold: str, **changes: Any) -> Record:
     return {**record, "score": calls.score(fleet, *data.rows_of(30, seed=9), method)}
 
 
-for method, hold in (("dec-rbcm", "both"), ("dec-nn-grbcm", "rows"), ("dec-nearest", "blocks"), ("gpoe", "both")):
+for method, hold in (
+    ("dec-rbcm", "both"),
+    ("dec-nn-grbcm", "rows"),
+    ("dec-nearest", "blocks"),
+    ("gpoe", "both"),
+    ("dec-summary", "rows"),
+):
     add(f"calibration of {method} by {hold}", calibrated, method, hold)
 add("calibration of dec-rbcm by averages", calibrated, "dec-rbcm", "rows", consensus="average")
 

@@ -42,6 +42,7 @@ for method, kernel, engine, model in (
     ("dec-nn-grbcm", "matern32", "dense", {"theta": THETA}),
     ("dec-rbcm", "se", "moments", {"theta": THETA, "graph": "cycle"}),
     ("dec-nn-rbcm", "matern32", "vecchia", {"theta": THETA}),
+    ("dec-summary", "matern32", "dense", {"theta": THETA}),
     ("dec-nearest", "matern12", "dense", {"theta": THETA}),
     ("dec-npae", "se", "dense", {"theta": THETA}),
     ("dec-nn-grbcm", "matern52", "dense", {"normalize": True}),
@@ -244,7 +245,19 @@ def private_rows(folder: Path) -> Record:
     fleet = calls.new_fleet(data.field(150, 3), kernel="matern32", normalize=True, private="rows", graph="places")
     record = {"fit": calls.train(fleet, "dec-fact-gp", tol=1e-3)}
     record["calibration"] = calls.calibrate(fleet, "dec-nn-rbcm", holdout="both", max_rows=40)
-    return {**record, "answer": calls.predict_by_default(fleet, QUERIES)}
+    return {**record, "answer": calls.predict(fleet, QUERIES, "dec-nn-rbcm")}
+
+
+@configuration
+def what_is_asked_by_default(folder: Path) -> Record:
+    """Of a fleet whose rows are private, and of one whose rows are not."""
+    return {
+        str(private): calls.predict_by_default(
+            calls.new_fleet(data.field(150, 3), kernel="matern32", normalize=True, private=private, theta=THETA),
+            QUERIES,
+        )
+        for private in ("rows", None)
+    }
 
 
 def advised(sizes: list[int], **options: Any) -> Record:

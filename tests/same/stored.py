@@ -37,7 +37,12 @@ CHOSEN = (
     "predictor dec-nn-rbcm by averages",
     "predictor dec-nn-grbcm with eta",
     "predictor dec-npae with vectors",
-    *(f"together by {method}" for method in ("full-gp", "dec-full-gp", "dec-nearest", "dec-nn-rbcm", "dec-grbcm")),
+    "predictor dec-summary with a small budget",
+    "predictor dec-summary with every agent alone",
+    *(
+        f"together by {method}"
+        for method in ("full-gp", "dec-full-gp", "dec-nearest", "dec-nn-rbcm", "dec-grbcm", "dec-summary")
+    ),
     "calibration of dec-rbcm by both",
     "cross-validation by block",
     "scores of dec-nn-grbcm",
@@ -56,11 +61,13 @@ CHOSEN = (
     "engine moments",
     "streaming matern32 by dense and dec-nn-grbcm after none",
     "streaming matern52 by dense and dec-nn-grbcm after a training",
+    "streaming matern32 by dense and dec-summary after none",
     "files: csv in chunks by dec-full-gp",
     "a table",
     "targets by dec-apx-gp",
     "model of a training",
     "private rows",
+    "what is asked by default",
 )
 #: The last names of the paths of what is kept: exactly, and as numbers.
 EXACTLY = ("rounds", "status", "indices", "agents", "query rounds", "outliers", "labels")

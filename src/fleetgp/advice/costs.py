@@ -6,8 +6,8 @@ have as many rows as the real agents and a likelihood that costs nothing, so tha
 
 A training runs for two rounds: what a round sends is separated from what is sent once. What depends on the data is a
 range. For a training these are the number of rounds, and how often it continues with another mean function; for an
-answer who takes part, whose rows are near the queries, and the length of NPAE's vectors. Bounds are counts of the
-extremes: no agent takes part, all rows are near, and so on.
+answer who takes part, whose rows are near the queries, the number of groups, and the length of NPAE's vectors. Bounds
+are counts of the extremes: no agent takes part, all rows are near, and so on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fleetgp.advice.facts import (
     stand_in,
     theta_for,
 )
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Outcome
 from fleetgp.consensus.agreements import agree_on_coordinates, agree_on_scaling
 from fleetgp.consensus.reductions import ByTree
@@ -47,10 +47,13 @@ from fleetgp.fleet.snapshot import ModelSnapshot
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lowest
 from fleetgp.prediction import PredictionOptions, Question
+from fleetgp.prediction.committee import Committee
 from fleetgp.prediction.cross import FEWEST, LONGEST
+from fleetgp.prediction.groups import LEVELS, NUMBER, groups_within, most_groups, rows_per_group, width
 from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
+from fleetgp.prediction.rules import GroupedCommittee
 from fleetgp.training.admm import best_radius
 from fleetgp.training.central import CentralState
 from fleetgp.training.methods import METHODS as TRAINERS
@@ -367,6 +370,19 @@ Parts = tuple[Bill, Bill]
 Range = tuple[Parts, Sequence[Parts], Sequence[Parts]]
 
 
+class _Ungrouped(GroupedCommittee):
+    """The sums of dec-summary, of agents without groups."""
+
+    grouped = augmented = False
+
+
+def _capped(most: Bill, few: Bill, bytes: float, links: int) -> Bill:
+    """What the most groups send, where no more than so many bytes beyond those of a few may cross a link."""
+    groups = min(most.kinds.get("groups", 0), few.kinds.get("groups", 0) + links * bytes)
+    edges = {edge: min(size, few.edges[edge] + bytes) for edge, size in most.edges.items()}
+    return replace(most, kinds={**most.kinds, "groups": groups} if groups else most.kinds, edges=edges)
+
+
 class _Answers:
     """The answers of a method with one kernel."""
 
@@ -374,13 +390,21 @@ class _Answers:
         self.method, self.facts, self.kernel, self.asking, self.options = method, facts, kernel, asking, asking.options
         network = CountingNetwork(facts.topology)
         self.root, step = network.tree.root, block_size(method, network, asking.options)
+        if method.rule == "summary":
+            # Who takes part follows from the groups: here it is chosen, and what the sums send is the same.
+            self.method = Committee(method.name, decentralized=True, nearest=True, aggregation=_Ungrouped())
         full, rest = divmod(asking.queries, step)
         #: How many blocks there are of how many queries.
         self.blocks = [(count, size) for count, size in ((full, step), (1, rest)) if count and size]
 
     def cost(self) -> PredictionCost:
         """What is sent once and for the queries: usually, and in extreme cases."""
-        count = {"full-gp": self._by_moments, "nearest": self._nearest, "npae": self._nested}
+        count = {
+            "full-gp": self._by_moments,
+            "nearest": self._nearest,
+            "npae": self._nested,
+            "summary": self._summaries,
+        }
         usual, least, most = count.get(self.method.rule, self._by_sums)()
         low, high = lowest(*(a + b for a, b in least)), highest(*(a + b for a, b in most))
         return PredictionCost(self.method.name, *usual, low, high)
@@ -511,6 +535,33 @@ class _Answers:
             most.append([(once, self._by_long_vectors(scene)) for scene in scenes])
         bounds = [self._worst(one[0], one[-1]) for one in most]
         return usual, least, bounds
+
+    def _summaries(self) -> Range:
+        """Groups, whose number depends on the data, and sums of the agents that take part: all, or the root alone."""
+        facts, options = self.facts, self.options
+        dimension = self._together(1).shards.moved(self._view.coordinates)[0].dimension  # three on the sphere
+        fit = max(groups_within(options.budget, facts.agents, dimension), facts.agents)
+        most = np.minimum(most_groups(facts.sizes, options.min_rows, options.min_rows), fit)
+        usual = most if most.sum() <= fit else np.maximum(most * fit // most.sum(), np.minimum(most, 1))
+        one = np.minimum(most, 1)
+        few, more = self._groups(one, dimension), NUMBER * width(dimension) * (fit - int(one.sum()))
+        bound = _capped(self._groups(most, dimension), few, more, facts.agents - 1)
+
+        def both(scene: Any, groups: Bill) -> Parts:
+            once, asked = self._asked(scene)
+            return once + groups, NOTHING if options.local else asked
+
+        usually = both(self._together, self._groups(usual, dimension))
+        return usually, [both(self._at_root, few)], [usually, both(self._together, bound)]
+
+    def _groups(self, counts: IntArray, dimension: int) -> Bill:
+        """What so many groups of each agent send."""
+        network = CountingNetwork(self.facts.topology)
+        if self.facts.agents > 1:
+            with network.phase("groups"):
+                rows_per_group(network, np.zeros((self.facts.agents, LEVELS)), self.options, dimension)
+                network.collect({"groups": [np.zeros((count, width(dimension))) for count in counts]})
+        return network.bill()
 
     def _by_long_vectors(self, scene: Any) -> Bill:
         """With the longest vectors, from two short lengths, which take less memory: bytes are affine in the length."""

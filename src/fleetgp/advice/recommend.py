@@ -244,8 +244,8 @@ def recommend(
     Costs are counted: the trainers and predictors run on stand-in agents over a network that counts bytes. Nothing is
     sent, and the data are not used. Costs are exact where they follow from the graph, the sizes and the model. The
     number of rounds of a training depends on the data: `usual` assumes a number, and `most` is at the default limit of
-    rounds. What an answer of dec-nn- methods, dec-nearest and NPAE sends depends on the data and the queries: `least`
-    and `most` are bounds. Answers are those after a training by the recommended trainer.
+    rounds. What an answer of dec-summary, dec-nn- methods, dec-nearest and NPAE sends depends on the data and the
+    queries: `least` and `most` are bounds. Answers are those after a training by the recommended trainer.
 
     >>> result = recommend([200] * 10, "path", dimension=2, kernel="se")
     >>> result.trainer, result.predictor, result.prediction.usual.bytes
@@ -360,9 +360,11 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
             "best for rough fields. These rows are sent to the root of the tree."
         ]
     return PREDICTOR, [
-        "dec-summary is about as accurate as one agent with all data, and sends no row: every agent receives, once, "
-        "groups of at least five rows of each other agent. If rows may be sent, dec-nearest is closer still where the "
-        "agents' areas overlap."
+        "dec-summary sends no row: every agent receives, once, a summary of each other agent's rows in groups of at "
+        "least five. Where each agent has an area of its own, it is as accurate as one agent with all data.",
+        "Methods that send rows gain something where the agents' areas overlap: dec-nearest, which sends the rows "
+        "nearest to each query, is then about as accurate as one agent with all data, and dec-nn-grbcm, which shares "
+        "N_i/M rows of each agent, lies between.",
     ]
 
 

@@ -206,6 +206,8 @@ AGAIN = 1e-6
 SAME_ANSWER = 1e-9
 #: Of a method and its central twin: means in deviations, variances relative.
 TWIN = 1e-6
+#: A budget for groups that is none.
+UNLIMITED = 1e18
 #: Of variances against the prior, relative: rounding.
 ROUNDING = 1e-9
 #: Of the same answer computed again.
@@ -606,6 +608,10 @@ def _twin(subject: Subject, method: PredictionMethod) -> Finding:
         result = subject.conditioned().predict(subject.points, method.name)
         other = subject.alone().predict(subject.points, method.name)
         return _apart(result, other), TWIN, "Against one agent that has the rows of all."
+    if method.rule == "summary":
+        result = subject.conditioned().predict(subject.points, method.name, min_rows=1, budget=UNLIMITED)
+        other = subject.alone().predict(subject.points, method.name)
+        return _apart(result, other), TWIN, "With groups of one row each, against one agent that has the rows of all."
     eta = 0.0 if method.nearest else None
     conditioned = subject.conditioned()
     result = conditioned.predict(subject.points, method.name, eta=eta)

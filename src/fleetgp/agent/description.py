@@ -273,6 +273,8 @@ class Description:
         that moments are refused however many there are.
         """
         refuse_private(method, self.private, self.kernels[0], self.prediction.engine, rows=0)
+        if isinstance(method, PredictionMethod):
+            refuse_small_groups(method, self.private, self.prediction.min_rows)
 
     @property
     def state(self) -> Path:

@@ -34,7 +34,14 @@ from fleetgp.fleet.files import (
     split_rows,
 )
 from fleetgp.fleet.maps import N_AGENTS, Mask, check_names, chosen_cells, grid_of, map_dataset, on_all_cells
-from fleetgp.fleet.privacy import PrivateRows, check_private_rows, predictor_of, refuse_private, refuse_queries
+from fleetgp.fleet.privacy import (
+    PrivateRows,
+    check_private_rows,
+    predictor_of,
+    refuse_private,
+    refuse_queries,
+    refuse_small_groups,
+)
 from fleetgp.fleet.queries import AgentName, check_agent, with_numbers
 from fleetgp.fleet.scoring import Truth, own_places, trivial_of
 from fleetgp.fleet.shards import (
@@ -1000,6 +1007,7 @@ class Fleet:
         chosen = self.seed if seed is None else seed
         holding = Holding(holdout, level, cells, max_rows, chosen, apart=self.private is not None)
         how = PredictionOptions(seed=chosen).changed({"engine": engine, **given})
+        refuse_small_groups(row, self.private, how.min_rows)
         snapshot = replace(self.snapshot(), moments=None, trained=())  # moments include the rows that are held out
         calibration = self._backend.calibrate(snapshot, row, how, holding)
         if calibration.ledger is not None:

@@ -79,6 +79,8 @@ def refusal(
     refused = [kind for kind in withheld(private) if kind in kinds]
     if refused == ["moments"]:
         return "it sends sums over the data (moments), which are private"
+    if refused == ["groups"]:
+        return "it sends means of a few rows each (groups), which are private"
     if refused:
         return f"it sends {' and '.join(refused)} of single rows, which are private"
     if private is not None and isinstance(method, PredictionMethod) and method.reveals:

@@ -30,7 +30,7 @@ from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations, Points
 from fleetgp.network import Network
-from fleetgp.network.wire import check_from_peers
+from fleetgp.network.wire import check_from_peers, part_bytes
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.reach import nearest
 
@@ -257,7 +257,8 @@ def summarize(data: Observations, members: Sequence[IntArray], kernel: Kernel, h
 
 def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel, h: Hyperparameters) -> Array:
     """One group as it travels."""
-    places, values, dimension = data.inputs[rows], data.values[rows], data.dimension
+    # In one order in memory, whatever that of the data, so that sums are rounded alike.
+    places, values, dimension = np.ascontiguousarray(data.inputs[rows]), data.values[rows], data.dimension
     weights = 1.0 / noise
     own = 1.0 / weights.sum()
     weights *= own
@@ -309,12 +310,12 @@ def agree_on_groups(
     scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
         places = [data.inputs / scales for data in shards]
-        rows_per_group = size_that_fits(network, places, options)
+        size = size_that_fits(network, places, options)
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
         for data, where, agent in zip(shards, places, network.hosted, strict=True):
             old = Groups.none(dimension) if before is None else before[agent]
-            members = regrouped(where, rows_per_group, options.min_rows, old.members)
+            members = regrouped(where, size, options.min_rows, old.members)
             new = summarize(data, members, kernel, h)
             gone, more = new.change(old)
             own.append(new)
@@ -326,26 +327,53 @@ def agree_on_groups(
 
 
 def size_that_fits(network: Network, places: Sequence[Array], options: PredictionOptions, others: int = 0) -> int:
-    """How many rows a group has at least, so that all groups fit: min_rows, or 1.4, 2, 2.8, 4, .. times as many.
+    """How many rows a group has at least, so that all groups fit beside so many others, of agents that are away.
 
-    Each agent counts its own groups of every size; one reduction adds them up. places: (A,) of the agents' rows, in
-    units of the length-scales.  others: how many groups of agents that are away are kept as they are.
+    Each agent counts its own groups of every size. places: (A,) of the agents' rows, in units of the length-scales.
     """
-    sizes = np.ceil(options.min_rows * 2.0 ** (0.5 * np.arange(LEVELS))).astype(np.int64)
-    most = options.budget / (NUMBER * width(places[0].shape[1])) - others
-    counts = total(
-        network, np.array([[float(_count(own, size, options.min_rows, most)) for size in sizes] for own in places])
-    )
-    fits = counts <= most
+    counts = [[_count(own, size, options) for size in group_sizes(options.min_rows).tolist()] for own in places]
+    return rows_per_group(network, np.array(counts, dtype=float), options, places[0].shape[1], others)
+
+
+def group_sizes(min_rows: int) -> IntArray:
+    """Rows that a group may have at least: min_rows, or 1.4, 2, 2.8, 4, .. times as many."""
+    return np.asarray(np.ceil(min_rows * 2.0 ** (0.5 * np.arange(LEVELS))), dtype=np.int64)
+
+
+def rows_per_group(network: Network, counts: Array, options: PredictionOptions, dimension: int, others: int = 0) -> int:
+    """How many rows a group has at least, so that all groups fit.
+
+    counts: (A, LEVELS) how many groups of each of the sizes the hosted agents have; one reduction adds them up.
+    """
+    sizes = group_sizes(options.min_rows)
+    fits = total(network, counts) + others <= groups_within(options.budget, network.agents, dimension)
     return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
 
 
-def _count(places: Array, rows_per_group: int, min_rows: int, most: float) -> int:
-    """How many groups an agent has; where these alone are more than the most, some number that is, too."""
-    if len(places) < 2 * rows_per_group:
-        return int(len(places) >= min_rows)
-    bound = len(places) // rows_per_group  # and half of them at least
-    return bound if 0.5 * bound > most else len(split(places, rows_per_group))
+def groups_within(budget: float, agents: int, dimension: int) -> int:
+    """How many groups of so many agents may cross a link.
+
+    >>> groups_within(100_000, 10, 2)
+    1560
+    """
+    return max(0, int((budget - agents * part_bytes(2, 0)) // (NUMBER * width(dimension))))
+
+
+def most_groups(counts: Sequence[int], size: int, min_rows: int) -> IntArray:
+    """How many groups of so many rows agents have at most: none of fewer than min_rows, one of fewer than `size`.
+
+    >>> most_groups([4, 7, 35], 10, 5).tolist()
+    [0, 1, 3]
+    """
+    rows = np.array(counts, dtype=np.int64)
+    return np.where(rows >= min_rows, np.maximum(rows // size, 1), 0)
+
+
+def _count(places: Array, size: int, options: PredictionOptions) -> int:
+    """How many groups an agent has; where these alone are more than fit, some number that is, too."""
+    (bound,) = most_groups([len(places)], size, options.min_rows).tolist()  # and more than half of them
+    too_many = 0.5 * bound > groups_within(options.budget, 1, places.shape[1])
+    return bound if bound < 2 or too_many else len(split(places, size))
 
 
 def _merged(
@@ -395,7 +423,9 @@ def as_observed(data: Observations) -> Observations:
     """An agent's rows, such that they can be joined with groups: with the columns that these have."""
     count = len(data)
     known = np.zeros(count) if data.noise_std is None else data.noise_std
-    return replace(data, noise_std=known, weight=np.ones(count) if data.weight is None else data.weight)
+    weight = np.ones(count) if data.weight is None else data.weight
+    # In one order in memory, whatever that of the data, so that posteriors are rounded alike.
+    return replace(data, inputs=np.ascontiguousarray(data.inputs), noise_std=known, weight=weight)
 
 
 # ---- who knows most about a query ------------------------------------------------------------------------------------
