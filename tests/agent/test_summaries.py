@@ -9,23 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fleetgp as fg
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
 from fleetgp.agent.summaries import Change, Entry, Summary, SummaryFile, SummarySync, load_summary
-from fleetgp.data.dataset import InMemory
 from fleetgp.errors import NonsenseError
-from fleetgp.graph import Graph
-from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network.wire import Frame, encode
-from fleetgp.options import PredictionOptions
-from fleetgp.prediction import Conditioned, prediction_method
-from fleetgp.prediction.answer import Question, predict
-from fleetgp.prediction.groups import Groups, agree_on_groups, width
-from fleetgp.prediction.methods import SharedState
+from fleetgp.prediction.groups import Groups, width
 from tests.agent.fleets import MODEL, Steps, ask, describe, running, serving, settled, until
 from tests.agent.test_totals import gone, living, members, said
+from tests.summaries import Simulated, assert_same, near
 
 #: A fleet that predicts by dec-summary; its agents are on a path, and have the same theta to the last bit.
 FLEET: dict[str, Any] = {"training": "dec-fact-gp", "prediction": "dec-summary", "connect": 4}
@@ -38,37 +31,23 @@ def held(agent: Agent) -> dict[int, Groups]:
     return {} if summary is None else {one: entry.groups for one, entry in summary.entries.items()}
 
 
-def given(agent: Agent) -> PredictionOptions:
-    return agent.description.prediction_options()
-
-
-def conditioned(agents: Sequence[Agent], model: Agent) -> Conditioned:
-    """These agents' data, at the model that one holds."""
-    trained = model.memory.trained
+def simulated(agent: Agent) -> Simulated:
+    """With the model that an agent holds."""
+    trained, description = agent.memory.trained, agent.description
     assert trained is not None
-    kernel = model.description.kernel_of(trained.kernel)
-    shards = InMemory([agent.data.shard for agent in agents])
-    return Conditioned(shards, kernel, np.tile(trained.theta, (len(agents), 1)), trained.view)
+    kernel = description.kernel_of(trained.kernel)
+    return Simulated(kernel, trained.theta, trained.view, description.prediction_options())
 
 
 def simulated_groups(agents: Sequence[Agent], before: Sequence[Groups] | None = None) -> tuple[Groups, ...]:
-    """What a simulated fleet of these agents agrees on."""
-    fleet = conditioned(agents, agents[0])
-    network = fg.InProcess(Graph(len(agents), [(k, k + 1) for k in range(len(agents) - 1)]))
-    h = Hyperparameters.from_theta(fleet.thetas[0])
-    return agree_on_groups(network, list(fleet.shards), fleet.kernel, h, given(agents[0]), before)
+    return simulated(agents[0]).groups([agent.data.shard for agent in agents], before)
 
 
 def assert_simulated(answer: Any, groups: Sequence[Groups], agents: Sequence[Agent]) -> None:
     """The answer is that of a simulated fleet of the members, with the groups of all agents."""
-    present = [agent for agent in agents if agent.name in answer["members"]]
-    away = [groups[agent.id] for agent in agents if agent not in present]
-    shared = SharedState(groups=(*(groups[agent.id] for agent in present), *away))
-    network = fg.InProcess(Graph(len(present), [(k, k + 1) for k in range(len(present) - 1)]))
-    question = Question(prediction_method("dec-summary"), np.array(QUERIES), given(agents[0]))
-    expected = predict(conditioned(present, present[0]), network, question, shared)
-    np.testing.assert_allclose(answer["mean"], expected.means[0], rtol=1e-9)
-    np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-9)
+    present = [agent.id for agent in agents if agent.name in answer["members"]]
+    shards = [agent.data.shard for agent in agents]
+    assert_same(answer, simulated(agents[present[0]]).predict(QUERIES, shards, groups, present))
 
 
 def assert_held(agents: Sequence[Agent], groups: Sequence[Groups]) -> None:
@@ -85,15 +64,6 @@ def together(*agents: Agent) -> bool:
     view = tuple(sorted(agent.id for agent in agents))
     numbers = {agent.memory.summary and agent.memory.summary.number for agent in agents}
     return all(members(agent) == view for agent in agents) and serving(list(agents)) and len(numbers) == 1
-
-
-def near(shard: Any, count: int, seed: int) -> list[list[float]]:
-    """New rows around one of an agent's own."""
-    rng = np.random.default_rng(seed)
-    inputs, values = shard
-    places = inputs[0] + rng.normal(0.0, 0.01, (count, 2))
-    rows: list[list[float]] = np.column_stack([places, np.full(count, values[0])]).tolist()
-    return rows
 
 
 def sent(agent: Agent) -> int:

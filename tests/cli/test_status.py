@@ -69,8 +69,8 @@ def test_the_table_fits_80_columns_with_a_line_for_each_agent(tmp_path: Path) ->
 def test_what_the_agents_hold_of_each_other_is_said_in_words(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b", "c"])
 
-    def held(*names: str, seconds: float) -> dict[str, dict[str, float]]:
-        groups = dict.fromkeys(names, 40.0)
+    def held(*names: str, seconds: float) -> dict[str, Any]:
+        groups = dict.fromkeys(names, 40)
         return {"groups": groups, "bytes": dict.fromkeys(names, 2560.0), "seconds": dict.fromkeys(names, seconds)}
 
     told = {name: state(description, name, summary=held("a", "b", "c", seconds=200.0)) for name in "abc"}

@@ -49,7 +49,7 @@ from fleetgp.network.counting import NOTHING, Bill, CountingNetwork, highest, lo
 from fleetgp.prediction import PredictionOptions, Question
 from fleetgp.prediction.committee import Committee
 from fleetgp.prediction.cross import FEWEST, LONGEST
-from fleetgp.prediction.groups import LEVELS, NUMBER, chosen_size, groups_within, most_groups, width
+from fleetgp.prediction.groups import LEVELS, NUMBER, groups_within, most_groups, rows_per_group, width
 from fleetgp.prediction.methods import PredictionMethod, SharedState, block_size
 from fleetgp.prediction.registry import METHODS as PREDICTORS
 from fleetgp.prediction.registry import prediction_method
@@ -559,7 +559,7 @@ class _Answers:
         network = CountingNetwork(self.facts.topology)
         if self.facts.agents > 1:
             with network.phase("groups"):
-                chosen_size(network, np.zeros((self.facts.agents, LEVELS)), self.options, dimension)
+                rows_per_group(network, np.zeros((self.facts.agents, LEVELS)), self.options, dimension)
                 network.collect({"groups": [np.zeros((count, width(dimension))) for count in counts]})
         return network.bill()
 

@@ -37,7 +37,16 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction import Conditioned
-from fleetgp.prediction.groups import NUMBER, Groups, are_sound, regrouped, size_that_fits, summarize, width
+from fleetgp.prediction.groups import (
+    NUMBER,
+    Groups,
+    are_sound,
+    groups_within,
+    regrouped,
+    size_that_fits,
+    summarize,
+    width,
+)
 
 #: The rule of the methods that use it.
 RULE = "summary"
@@ -107,9 +116,9 @@ class Summary:
         return short_hash([self.basis, self.size, list(self.versions.items())])
 
     @property
-    def bytes(self) -> int:
-        """Of all groups."""
-        return sum(entry.groups.packed.nbytes for entry in self.entries.values())
+    def count(self) -> int:
+        """How many groups there are."""
+        return sum(len(entry.groups) for entry in self.entries.values())
 
     @property
     def facts(self) -> dict[str, dict[int, float]]:
@@ -197,7 +206,7 @@ class SummarySync:
             size = self._size(network, agenda, model, shard, known)
         changes = 0 in numbers or any(item.regrouped for item in agenda.items)
         result = self._renewed(network, agenda, model, shard, known, size, changes=changes)
-        if result.bytes > self._options.budget:
+        if result.count > groups_within(self._options.budget, network.agents, self._description.dimension):
             size = self._size(network, agenda, model, shard, result)
             if size > result.size:
                 result = self._renewed(network, agenda, model, shard, result, size)

@@ -336,7 +336,7 @@ def size_that_fits(
     """
     sizes = group_sizes(options.min_rows).tolist()
     counts = [[_count(own, size, options, sent) for size in sizes] for own, sent in zip(places, old, strict=True)]
-    return chosen_size(network, np.array(counts, dtype=float), options, places[0].shape[1], others)
+    return rows_per_group(network, np.array(counts, dtype=float), options, places[0].shape[1], others)
 
 
 def group_sizes(min_rows: int) -> IntArray:
@@ -344,8 +344,11 @@ def group_sizes(min_rows: int) -> IntArray:
     return np.asarray(np.ceil(min_rows * 2.0 ** (0.5 * np.arange(LEVELS))), dtype=np.int64)
 
 
-def chosen_size(network: Network, counts: Array, options: PredictionOptions, dimension: int, others: int = 0) -> int:
-    """The smallest size that fits, from how many groups of each the hosted agents have, (A, LEVELS)."""
+def rows_per_group(network: Network, counts: Array, options: PredictionOptions, dimension: int, others: int = 0) -> int:
+    """How many rows a group has at least, so that all groups fit.
+
+    counts: (A, LEVELS) how many groups of each of the sizes the hosted agents have; one reduction adds them up.
+    """
     sizes = group_sizes(options.min_rows)
     fits = total(network, counts) + others <= groups_within(options.budget, network.agents, dimension)
     return int(sizes[np.argmax(fits)] if fits.any() else sizes[-1])
