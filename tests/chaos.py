@@ -52,6 +52,8 @@ class Trial:
         self.graph = as_topology(family, self.agents, seed=seed).union
         self.transport = str(self.rng.choice(["tls", "tls", "quic"])) if hosts else "tcp"
         self.consensus: Any = "average" if seed % 3 == 2 else "tree"
+        #: Who leaves a fleet that predicts by dec-summary is no reason to train: the others keep its groups.
+        self.summarizes = seed % 2 == 1
         self.shards = _shards(self.agents, seed)
         self.alive, self.frozen = set(range(self.agents)), set[int]()
         self.cuts: set[tuple[int, int]] = set()
@@ -209,7 +211,7 @@ class Trial:
         for part in self.parts():
             names = [self.fleet.names[agent] for agent in part]
             left = max(1.0, RECOVER - (time.monotonic() - began))
-            self.fleet.wait_trained(names, left)
+            self._settled(names, left)
             self.recovery = max(self.recovery, time.monotonic() - began)
         self._settle_rows()
         for part in self.parts():
@@ -227,14 +229,22 @@ class Trial:
                 asked = str(self.rng.choice(names))
                 answer = self.fleet.request(asked, "ask", 100.0, queries=QUERIES, seconds=90.0, method=method)
                 assert answer["members"] == names, f"{asked} answers with {answer['members']} instead of {names}"
-                found = simulated.predict(QUERIES, method, consensus=self.consensus, agent=names.index(asked))
+                given: Any = {"consensus": self.consensus}
+                if method == "dec-summary":  # groups are made at one theta, where a cut may fall on a row
+                    given = {"theta": np.exp(thetas.mean(axis=0))}
+                found = simulated.predict(QUERIES, method, agent=names.index(asked), **given)
                 for name, value in (("mean", found.mean), ("variance", found.variance)):
                     assert np.allclose(answer[name], value, rtol=1e-4), f"{method}: {name} {answer[name]}, not {value}"
             self.story.append(f"part {'+'.join(names)} equal to {apart:.0e}")
 
+    def _settled(self, names: list[str], seconds: float) -> Any:
+        """Until a part serves a model, as it does if it is left alone."""
+        wait = self.fleet.wait_together if self.summarizes else self.fleet.wait_trained
+        return wait(names, seconds)
+
     def _trained_anew(self, names: list[str]) -> Any:
         """Let a part train on all it has by now, and wait until it has done so."""
-        before = self.fleet.wait_trained(names, RECOVER)[names[0]]["trained"]["id"]
+        before = self._settled(names, RECOVER)[names[0]]["trained"]["id"]
         asked = str(self.rng.choice(names))
         number = self.fleet.request(asked, "train", 30.0, cold=True)["training"]
 
@@ -272,7 +282,7 @@ class Trial:
         options: dict[str, Any] = {
             "training": "dec-apx-gp",
             "training_options": f"theta0 = {THETA0}\ntol = {TOL}\n",
-            "prediction": "dec-rbcm",
+            "prediction": "dec-summary" if self.summarizes else "dec-rbcm",
             "prediction_options": f'consensus = "{self.consensus}"\n',
             "connect": 10,
             "round": 6,
@@ -342,8 +352,8 @@ class Disks:
             subprocess.run(["umount", "-l", str(place)], check=False, capture_output=True)
 
 
-#: By which questions are answered: without and with samples, by all and by those who know something.
-METHODS = ("dec-rbcm", "dec-grbcm", "dec-nn-grbcm", "dec-nn-gpoe")
+#: By which questions are answered: without and with samples, by all and by those who know something, and with groups.
+METHODS = ("dec-rbcm", "dec-grbcm", "dec-nn-grbcm", "dec-nn-gpoe", "dec-summary")
 THETA0 = [1.0, 0.5, 1.0, 0.3]
 QUERIES = [[0.5, 0.5], [1.5, 1.0]]
 

@@ -126,6 +126,16 @@ class Processes:
 
         return self.wait(done, names, seconds)
 
+    def wait_together(self, names: Sequence[str], seconds: float = 240.0) -> Any:
+        """Until exactly these agents serve one model, whoever trained it."""
+
+        def done(states: dict[str, dict[str, Any]]) -> bool:
+            return len({s["trained"]["id"] for s in states.values() if s["trained"]}) == 1 and all(
+                s["phase"] == "serving" and s["members"] == list(names) for s in states.values()
+            )
+
+        return self.wait(done, names, seconds)
+
     def thetas(self, names: Sequence[str]) -> Any:
         return np.array([list(self.status(name)["theta"].values()) for name in names])
 

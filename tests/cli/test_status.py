@@ -66,6 +66,23 @@ def test_the_table_fits_80_columns_with_a_line_for_each_agent(tmp_path: Path) ->
     assert lines[4].split()[1:] == ["unreachable"]
 
 
+def test_what_the_agents_hold_of_each_other_is_said_in_words(tmp_path: Path) -> None:
+    description = describe(tmp_path, ["a", "b", "c"])
+
+    def held(*names: str, seconds: float) -> dict[str, Any]:
+        groups = dict.fromkeys(names, 40)
+        return {"groups": groups, "bytes": dict.fromkeys(names, 2560.0), "seconds": dict.fromkeys(names, seconds)}
+
+    told = {name: state(description, name, summary=held("a", "b", "c", seconds=200.0)) for name in "abc"}
+    text = "All agents hold a summary of the rows of all agents: 120 groups, 7.68 kB, the oldest 3 min old."
+    assert text in shown(description, told)
+    told["b"]["summary"] = held("b", seconds=7200.0)
+    told["c"]["summary"] = None
+    text = shown(description, told)
+    assert "a holds a summary of the rows of all agents: 120 groups, 7.68 kB, the oldest 3 min old." in text
+    assert "b holds a summary of the rows of b: 40 groups, 2.56 kB, the oldest 2 h old." in text
+
+
 def test_an_agent_that_the_running_agents_do_not_have_is_no_unreachable_one(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b", "c"])
     told = {name: state(description, name, agents=["a", "b"]) for name in ("a", "b")}

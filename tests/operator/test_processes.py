@@ -13,6 +13,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.data.transforms import View
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, Tree
 from fleetgp.prediction import prediction_method
@@ -20,6 +21,7 @@ from tests.chaos import Trial
 from tests.conftest import paper_shards
 from tests.hosts import unavailable
 from tests.processes import Processes
+from tests.summaries import Simulated, assert_same, near
 
 pytest.importorskip("zenoh")
 
@@ -93,6 +95,76 @@ def test_processes_equal_the_simulator(
             assert (told["method"], told["rounds"], told["status"]) == (method, fit.rounds, fit.status)
             np.testing.assert_allclose(fleet.thetas(fleet.names), fit.thetas, rtol=1e-9)
         check_predictions(fleet, simulated, {"full-gp"})  # its moments are there since dec-full-gp trained
+
+
+def test_the_map_stays_whole_when_processes_go_and_come_back(tmp_path: Path) -> None:
+    """Each answer by dec-summary is that of the simulator, to 1e-9, with the groups of agents that are away."""
+    shards: list[Any] = list(paper_shards(200, 5))
+    simulated = fg.Fleet(shards, Graph(5, CYCLE), normalize=True, kernel="se")
+    fit = simulated.train("dec-fact-gp", theta0=START, tol=3e-8)
+    model = Simulated(simulated.kernel, fit.thetas[0].tolist(), View(fit.scaling, fit.coordinates))
+    with Processes(tmp_path, shards, CYCLE, **{**SMALL, "prediction": "dec-summary"}) as fleet:
+
+        def check(asked: str, present: list[int]) -> Any:
+            answer = fleet.request(asked, "ask", 60.0, queries=QUERIES, seconds=60.0)
+            assert answer["members"] == [fleet.names[agent] for agent in present]
+            assert answer["data_of"] == fleet.names
+            assert_same(answer, model.predict(QUERIES, shards, groups, present))
+            return answer
+
+        def observe(agent: int, count: int) -> None:
+            rows = near(shards[agent], count, seed=count)
+            fleet.request(fleet.names[agent], "observe", rows=rows, request=f"r{count}")
+            inputs, values = shards[agent]
+            more = np.array(rows)
+            shards[agent] = np.concatenate([inputs, more[:, :2]]), np.concatenate([values, more[:, 2]])
+
+        def view(*present: int) -> None:
+            fleet.wait_together([fleet.names[agent] for agent in present], 120.0)
+
+        def sent() -> int:
+            return sum(fleet.status(name)["kinds"].get("groups", 0) for name in fleet.running)
+
+        fleet.start()
+        fleet.wait_trained(fleet.names, 120.0)
+        groups = model.groups(shards)
+        answer = check("a3", [0, 1, 2, 3, 4])
+        expected = simulated.predict(QUERIES, "dec-summary")
+        np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-9)
+        held = fleet.status("a1")["summary"]
+        assert held["groups"] == {f"a{agent}": len(own) for agent, own in enumerate(groups)}
+        assert held["rows"] == dict.fromkeys(fleet.names, 40)
+        whole, before = sent(), sent()
+        observe(1, 3)  # they wait
+        check("a0", [0, 1, 2, 3, 4])
+        assert sent() == before
+        observe(1, 8)
+        groups = model.groups(shards, groups)
+        check("a0", [0, 1, 2, 3, 4])
+        assert 0 < sent() - before < whole / 3
+        fleet.kill("a4")
+        view(0, 1, 2, 3)
+        check("a2", [0, 1, 2, 3])
+        observe(0, 9)
+        groups = (*model.groups(shards[:4], groups[:4]), groups[4])
+        check("a3", [0, 1, 2, 3])
+        before = sent()
+        fleet.start("a4")
+        view(0, 1, 2, 3, 4)
+        check("a4", [0, 1, 2, 3, 4])
+        assert 0 < sent() - before < whole / 3
+        fleet.kill("a4")
+        (tmp_path / "state" / "a4" / "summary.bin").unlink()
+        view(0, 1, 2, 3)
+        fleet.start("a4")
+        view(0, 1, 2, 3, 4)
+        check("a4", [0, 1, 2, 3, 4])
+        for name in ("a0", "a1", "a2", "a3"):
+            fleet.kill(name)
+        view(4)
+        answer = check("a4", [4])
+        assert (answer["rounds"], answer["bytes_sent"]) == (0, 0)
 
 
 @pytest.mark.long

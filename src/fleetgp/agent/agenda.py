@@ -188,6 +188,7 @@ class Item(Strict):
     agreed: the numbers of the `Agreements` of earlier views that it holds.
     rows: how many it has.  totals: the number of the `Totals` that it holds; 0 if it has none.
     cold: its last training failed, so the next one must not continue from estimates or a model.
+    summary: the number of the `Summary` of its model that it holds; 0 if it has none.  regrouped: its rows change it.
     """
 
     trained: Trained | None = None
@@ -202,6 +203,8 @@ class Item(Strict):
     rows: Count = 0
     totals: Count = 0
     cold: bool = False
+    summary: Count = 0
+    regrouped: bool = False
 
     @property
     def standing(self) -> Item:
@@ -238,8 +241,11 @@ class Agenda:
         """Each question, with the position of the member that was asked."""
         return [(k, item.question) for k, item in enumerate(self.items) if item.question is not None]
 
-    def training(self, *, with_members: bool, after: int) -> TrainRequest | None:
-        """The training that is due: asked for, or by the fleet's rules."""
+    def training(self, *, with_members: bool, after: int, summarized: bool = False) -> TrainRequest | None:
+        """The training that is due: asked for, or by the fleet's rules.
+
+        summarized: whether groups of the rows of agents that leave stay with the others, for this model.
+        """
         request = next((item.wish for item in self.items if item.wish is not None), None)
         if request is not None or any(item.failed for item in self.items):
             return request
@@ -247,8 +253,8 @@ class Agenda:
         if model is None:
             return TrainRequest()
         common = all(item.trained is not None and item.trained.id == model.id for item in self.items)
-        # The model of the whole fleet still has the data of agents that left; training without them would lose these.
-        whole = model.method == WHOLE and set(self.members) <= set(model.members)
+        # What is known of the data of agents that left still counts; training without them would lose these.
+        whole = (summarized or model.method == WHOLE) and set(self.members) <= set(model.members)
         changed = not common or not (whole or model.members == self.members)
         grown = after > 0 and sum(item.new for item in self.items) >= after
         return TrainRequest() if (with_members and changed) or grown else None

@@ -13,6 +13,7 @@ from fleetgp.agent.agenda import NOTHING, Agenda, Item, Tasks, Trained, with_nam
 from fleetgp.agent.description import WHOLE, Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
+from fleetgp.agent.summaries import RULE, SummarySync
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
 from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import refuse_rough
@@ -42,12 +43,16 @@ class AnswerTask:
         self.agreements = Agreements()
         fleet = len(self._description.names)
         self._sync = MomentsSync(state.id, state.memory.totals_file, fleet, self._description.dimension)
+        self._summaries = SummarySync(state.id, state.memory.summary_file, self._description)
         self.under_way: PendingQuestion | None = None
 
-    def look(self) -> int:
-        """Take the data as they are now, for the questions of the next agenda. Their version."""
+    def look(self) -> tuple[int, int, bool]:
+        """Take the data as they are now, for the questions of the next agenda.
+
+        Their version; the number of the summary that this agent holds, and whether its rows change it.
+        """
         self.shard = self._state.data.shard
-        return self.shard.version
+        return self.shard.version, *self._summaries.look(self._state.memory.trained, self.shard)
 
     def run(self, tasks: Tasks, agenda: Agenda, pending: PendingQuestion | None) -> None:
         """All questions, in the members' order. pending: the one that this agent put on the agenda."""
@@ -83,6 +88,8 @@ class AnswerTask:
             answer |= {"participants": [len(names)] * points, "said": dict.fromkeys(names, points), "data_of": names}
             left_out = totals.contents.left_out(parts_of_members(agenda))
             answer["left_out"] = self._description.names_of(left_out)
+        elif prediction_method(pending.question.method).rule == RULE:
+            answer["data_of"] = self._description.names_of(self._summaries.data_of(agenda, model))
         facts = {name: answer[name] for name in ("method", "status", "rounds", "bytes_sent", "missing")}
         took_part = [name for name, points in answer["said"].items() if points]
         self._log("answered", queries=len(answer["mean"]), asker=pending.asker, took_part=took_part, **facts)
@@ -101,14 +108,18 @@ class AnswerTask:
             try:
                 self._description.refuse_private(method)
                 predictor, totals = self.predictor(agenda, model), None
-                if method.rule == "full-gp":  # the asker answers alone, with the totals
+                if method.rule == "full-gp":
                     totals = self._synced(network, tasks.agreed, agenda, model, predictor)
                     key, rows = method.agreement_key(options), predictor.snapshot.rows
                     self._cache.hold(key, SharedState(moments=totals.moments), rows)
+                elif method.rule == RULE:
+                    groups = self._summaries.run(network, agenda, model, self.shard)
+                    self._cache.hold(method.agreement_key(options), SharedState(groups=groups), predictor.snapshot.rows)
+                if totals is not None or (method.rule == RULE and options.local):  # the asker answers alone
                     queries = queries if network.hosted == (position,) else queries[:0]
                 calibration = calibration_for(model, tasks)
                 asked = prediction.Question(method, queries, options, to=position, calibration=calibration)
-                if totals is None:
+                if totals is None and method.rule != RULE:
                     result = self._predict(network, tasks.agreed, agenda, model, predictor, asked)
                 else:
                     result = predictor.predict(asked, network)
@@ -156,6 +167,19 @@ class AnswerTask:
                 self._synced(network, tasks.agreed, agenda, model, self.predictor(agenda, model))
             except (InputError, NumericalError) as error:  # at all members alike: a question gets this error
                 self._log.warn("no totals", error=with_names(str(error), tasks.names))
+
+    def sync_summary(self, tasks: Tasks, agenda: Agenda) -> None:
+        """Bring the summaries up to date, in a fleet that predicts by dec-summary, before anybody asks."""
+        model = agenda.model
+        if model is None or not self.summarizes or not self._summaries.due(agenda, model):
+            return
+        with tasks.next() as network:
+            self._summaries.run(network, agenda, model, self.shard)
+
+    @property
+    def summarizes(self) -> bool:
+        """Whether the fleet predicts by dec-summary."""
+        return prediction_method(self._description.prediction.method).rule == RULE
 
     def _synced(
         self, network: Network, here: dict[str, int], agenda: Agenda, model: Trained, predictor: Predictor

@@ -16,6 +16,7 @@ from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.records import Codec, Count, Matrix, Strict
 from fleetgp.agent.requests import Requests
+from fleetgp.agent.summaries import Summary, SummaryFile
 from fleetgp.agent.totals import Totals, TotalsFile
 from fleetgp.arrays import Array
 from fleetgp.files import read_private, write_private
@@ -93,6 +94,7 @@ class Memory:
             log.warn("checkpoint left aside", why="it is damaged, or of another model", file=str(aside))
         self._checkpoint = loaded or Checkpoint()
         self.totals_file = TotalsFile(path.with_name("totals.bin"), description, log, self.save)
+        self.summary_file = SummaryFile(path.with_name("summary.bin"), description, log, self.save)
         if self.trained is not None or len(self.estimates):
             log("resumed", model=self.trained is not None, round=self._checkpoint.round)
 
@@ -100,6 +102,11 @@ class Memory:
     def totals(self) -> Totals | None:
         """The moments of the whole fleet, as far as this agent knows; None if it holds none."""
         return self.totals_file.current
+
+    @property
+    def summary(self) -> Summary | None:
+        """The groups of the whole fleet, as far as this agent knows; None if it holds none."""
+        return self.summary_file.current
 
     @property
     def trained(self) -> Trained | None:
@@ -157,6 +164,7 @@ class Memory:
         try:
             self._checkpoint.save(self._path, self._description)
             self.totals_file.save()
+            self.summary_file.save()
             self._unsaved = False
         except OSError as error:
             if not self._unsaved:

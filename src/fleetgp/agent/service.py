@@ -69,6 +69,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "resent": node.links.resent,
         "rows": agent.data.rows,
         "missing_rows": agent.data.journal.missing_rows,
+        "summary": _summary_of(agent),
         "new_rows": agent.loop.new_rows,
         "place": agent.data.place,
         "shows_rows": agent.description.agents[agent.id].show_rows,
@@ -82,6 +83,14 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "events": agent.log.recent(after),
         "digest": agent.description.digest,
     }
+
+
+def _summary_of(agent: Agent) -> dict[str, dict[str, float]] | None:
+    """What the summary of the fleet has of each agent, by name: how many groups and rows, their bytes, how old."""
+    summary, names = agent.memory.summary, agent.description.names
+    if summary is None:
+        return None
+    return {fact: {names[one]: value for one, value in of_agents.items()} for fact, of_agents in summary.facts.items()}
 
 
 def shown_rows(agent: Agent) -> dict[str, Any]:

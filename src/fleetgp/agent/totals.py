@@ -41,7 +41,8 @@ from fleetgp.prediction import PredictionMethod, PredictionOptions, SharedState
 SHORT = 6
 
 
-def _short_hash(facts: Any) -> int:
+def short_hash(facts: Any) -> int:
+    """A number of six bytes: a float holds it exactly."""
     return int.from_bytes(hashlib.blake2b(json.dumps(facts).encode(), digest_size=SHORT).digest(), "big")
 
 
@@ -50,9 +51,9 @@ def number_of(agenda: Agenda, model: Trained, method: PredictionMethod, options:
     seen = model.offset, model.scale, *astuple(model.change)  # what is sent is what the model sees
     data = [item.data for item in agenda.items], *seen
     facts = [agenda.members, data, method.agreement_key(options)]
-    if method.rule in ("npae", "summary"):  # basis and groups are made for one theta
+    if method.rule == "npae":  # its basis is made for one theta
         facts.append((model.log_theta, model.kernel))
-    return _short_hash(facts)
+    return short_hash(facts)
 
 
 class Agreements:
@@ -429,4 +430,4 @@ class MomentsSync:
 
 def _state(totals: Totals, agenda: Agenda) -> int:
     """Another number where the members could have something to add."""
-    return _short_hash([totals.number, [(item.rows, item.data) for item in agenda.items]])
+    return short_hash([totals.number, [(item.rows, item.data) for item in agenda.items]])

@@ -83,11 +83,16 @@ class ViewLoop:
             agenda = tasks.agree(self._item(tasks.view, pending))
             self._adopt(agenda)
             self.answers.run(tasks, agenda, pending)
-            request = agenda.training(with_members=rules.retrain_on_membership_change, after=rules.again_after)
+            request = agenda.training(
+                with_members=rules.retrain_on_membership_change,
+                after=rules.again_after,
+                summarized=self.answers.summarizes,
+            )
             if request is not None:
                 self._train(tasks, agenda, request)
                 continue  # all learn what came of it, before anybody asks
             self.answers.sync_totals(tasks, agenda)
+            self.answers.sync_summary(tasks, agenda)
             if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
             else:
@@ -100,7 +105,7 @@ class ViewLoop:
     def _item(self, view: View, pending: PendingQuestion | None) -> Item:
         """What this agent has and wants."""
         self._announced_rows = self.new_rows
-        version, totals = self.answers.look(), self.memory.totals
+        (version, summary, regrouped), totals = self.answers.look(), self.memory.totals
         return Item(
             trained=self.memory.trained,
             estimates=self.memory.estimates,
@@ -114,6 +119,8 @@ class ViewLoop:
             rows=len(self.answers.shard),
             totals=0 if totals is None else totals.number,
             cold=self._cold,
+            summary=summary,
+            regrouped=regrouped,
         )
 
     def _adopt(self, agenda: Agenda) -> None:

@@ -23,7 +23,7 @@ from rich.table import Table
 from fleetgp.cli.arguments import option
 from fleetgp.cli.options import FILE, NO_OPEN, PORT
 from fleetgp.cli.output import Report, bold, plain_table, print_lines, warn
-from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
+from fleetgp.errors import FleetGPError, InputError, NetworkError, listed, shortened
 from fleetgp.files import check_folder, whole
 from fleetgp.units import readable_bytes
 
@@ -291,7 +291,7 @@ def status_lines(description: Description, states: dict[str, dict[str, Any]]) ->
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
     if former:
         notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
-    return [table, *_estimates(description, states), *notes]
+    return [table, *_estimates(description, states), *_summaries(description, states), *notes]
 
 
 def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> list[str]:
@@ -303,6 +303,39 @@ def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> l
             holders.setdefault(", ".join(f"{label} {value:.4g}" for label, value in values), []).append(name)
     everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(states)
     return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]
+
+
+def _summaries(description: Description, states: dict[str, dict[str, Any]]) -> list[str]:
+    """What the agents hold of the whole fleet's rows for dec-summary, once for all that hold as much."""
+    holders: dict[str, list[str]] = {}
+    oldest: dict[str, float] = {}
+    for name, state in states.items():
+        held = state.get("summary")
+        if held:
+            known = [one for one in description.names if held["groups"].get(one)]
+            whose = "all agents" if len(known) == len(description.names) else listed(known) or "nobody"
+            size = readable_bytes(sum(held["bytes"].values()))
+            text = f"a summary of the rows of {escape(whose)}: {sum(held['groups'].values()):,} groups, {size}"
+            holders.setdefault(text, []).append(name)
+            oldest[text] = max(oldest.get(text, 0.0), *held["seconds"].values(), 0.0)
+    everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(states)
+    lines = []
+    for text, who in holders.items():
+        hold = "All agents hold" if everybody else f"{escape(listed(who))} {'holds' if len(who) == 1 else 'hold'}"
+        lines.append(f"{hold} {text}, the oldest {_age(oldest[text])} old.")
+    return lines
+
+
+def _age(seconds: float) -> str:
+    """Format an age roughly.
+
+    >>> _age(50.0), _age(200.0), _age(7200.0), _age(400_000.0)
+    ('less than a minute', '3 min', '2 h', '5 d')
+    """
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return "less than a minute"
 
 
 def _agent_notes(name: str, state: dict[str, Any], description: Description) -> list[str]:

@@ -144,10 +144,10 @@ class Committee(PredictionMethod):
     def rule_for(self, query: PreparedQuery) -> AggregationRule:
         """With the options.
 
-        A fleet of one agent answers with its posterior, whatever the method; and where no agent has enough rows for a
-        group, each has its own rows alone.
+        A fleet of one agent answers with its posterior, whatever the method, unless it holds groups of agents that are
+        away; and where no agent has enough rows for a group, each has its own rows alone.
         """
-        if query.network.agents == 1:
+        if query.network.agents == 1 and not any(map(len, query.shared.groups[1:])):
             return POE
         if self.aggregation.grouped and not any(map(len, query.shared.groups)):
             return RBCM
@@ -185,7 +185,7 @@ class Committee(PredictionMethod):
 
     def _over_nearness(self, query: PreparedQuery, rule: AggregationRule) -> Answer:
         """Those answer whose groups are among the nearest; or each agent alone, without a message."""
-        if query.options.local:
+        if query.options.local or query.network.agents == 1:
             known = query.conditioned.grouped(query.hosted, query.shared.groups).at(query.queries)
             variance = np.maximum(known.variance, SMALLEST * query.prior)
             return Answer(known.mean, variance, query.everyone, engine=known.engine, jitter=known.jitter)
@@ -232,7 +232,7 @@ class Committee(PredictionMethod):
         """Every agent's evidence, added up along the tree, or at a central node; what the root makes of it."""
         network, rule, size = query.network, self.rule_for(query), len(query.queries)
         if network.agents == 1:
-            return joint_of_one(self, query, query.conditioned.own(network.hosted).items([0])[0])
+            return joint_of_one(self, query, _knowledge(query, rule).items([0])[0])
         assert isinstance(rule, JointRule), "refused before"
         participants = self._participants(query)
         frames, own = _frames(query, rule), _knowledge(query, rule)
@@ -290,7 +290,8 @@ class Committee(PredictionMethod):
         network, rule, (size, width) = query.network, self.rule_for(query), query.queries.shape
         conditioned = query.conditioned
         if network.agents == 1:
-            return gradient_of_one(self, query, conditioned.own(network.hosted).items([0])[0], conditioned.shards)
+            alone = _knowledge(query, rule)
+            return gradient_of_one(self, query, alone.items([0])[0], alone.data)
         participants = self._participants(query)
         takes = participants[query.hosted]
         unused = rule.augmented or rule.grouped
@@ -386,9 +387,14 @@ def _frames(query: PreparedQuery, rule: AggregationRule) -> list[Frame]:
 
 
 def nearness_of(query: PreparedQuery) -> tuple[Array, Array]:
-    """(M, T) by how much each agent counts, and (M, T, D) the derivatives: see `groups.nearness`."""
-    h = Hyperparameters.from_theta(query.thetas[0])
-    return nearness(query.shared.groups, query.queries, query.conditioned.kernel, h)
+    """(M, T) by how much each agent counts, and (M, T, D) the derivatives: see `groups.nearness`.
+
+    Where only agents that are away have near groups, all that are there count alike.
+    """
+    h, there = Hyperparameters.from_theta(query.thetas[0]), query.network.agents
+    weight, slopes = nearness(query.shared.groups, query.queries, query.conditioned.kernel, h)
+    weight = weight[:there]
+    return np.where((weight > 0.0).any(axis=0), weight, 1.0), slopes[:there]
 
 
 def _along_each_input(

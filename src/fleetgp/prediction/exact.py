@@ -165,7 +165,7 @@ def gradient_of_one(
             query.network.scatter(rows, "predictions")
     kinks = np.zeros(query.queries.shape, dtype=bool)
     for one in data:
-        kinks |= query.conditioned.kinks(one.inputs, query.queries)
+        kinks |= query.conditioned.kinks(one.places, query.queries)
     engine = (posterior.engine,) * len(query.hosted)
     return GradientAnswer(slopes.mean, slopes.covariance, query.everyone, engine, kinks, posterior.jitter)
 

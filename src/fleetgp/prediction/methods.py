@@ -49,7 +49,7 @@ class SharedState:
     pool: all data at the central node, for the exact GP.  moments: of all data, for the exact GP at every agent, or
         at the central node.
     size: how many observations there are, for dec-nearest.
-    groups: every agent's, for dec-summary.
+    groups: every agent's, for dec-summary; after those of the network's agents, those of agents that are away.
     """
 
     samples: tuple[Observations, ...] = ()
