@@ -69,10 +69,10 @@ def test_the_status_of_an_agent_has_this_place(tmp_path: Path) -> None:
             assert not np.isclose(place["centre"], rows.mean(axis=0), rtol=1e-12, atol=0.0).any()
 
 
-def test_it_is_part_of_what_agents_agree_on_and_chooses_the_method(tmp_path: Path) -> None:
+def test_it_is_part_of_what_agents_agree_on_and_the_default_method_keeps_it(tmp_path: Path) -> None:
     plain, _ = describe(tmp_path, 2)
     found = private(tmp_path, ('method = "dec-rbcm"', ""))
-    assert (found.private, found.prediction.method) == ("rows", "dec-nn-rbcm")
+    assert (found.private, found.prediction.method) == ("rows", "dec-summary")
     assert found.digest != plain.digest
 
 
