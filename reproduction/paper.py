@@ -64,7 +64,7 @@ _FULL_GP = {8_100: Trained(2114.2, None), 32_400: Trained(None, None, _NOT_RUN)}
 TRAINERS = ("full-gp", *_TRAINING[8_100])
 PROPOSED = ("gapx-gp", "dec-c-gp", "dec-apx-gp", "dec-gapx-gp")
 #: The prediction methods that it has.
-PREDICTORS = tuple(name for name in PREDICTION_METHODS if name not in ("dec-full-gp", "dec-nearest"))
+PREDICTORS = tuple(name for name in PREDICTION_METHODS if name not in ("dec-full-gp", "dec-nearest", "dec-summary"))
 
 
 def trained(method: str, size: int, agents: int) -> Trained:

@@ -301,7 +301,7 @@ class PredictionOptions:
         100_000.0,
         number(above=0.0),
         "dec-summary: bytes of groups that may cross each link.",
-        detail="Groups have min_rows rows, or 2, 4, 8, .. times as many, until they fit.",
+        detail="Groups have min_rows rows, or 1.4, 2, 2.8, 4, .. times as many, until they fit.",
     )
     local: bool = declared(
         False,

@@ -292,14 +292,15 @@ def test_groups_of_every_model(model: str) -> None:
         check_within(ledger, cost.least, cost.most)
 
 
-@pytest.mark.parametrize("given", [{"budget": 2000.0}, {"min_rows": 12}, {"local": True}])
-def test_groups_are_within_the_budget_on_every_link(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("given", [{"budget": 2000.0}, {"budget": 500.0}, {"min_rows": 12}, {"local": True}])
+@pytest.mark.parametrize("graph", ["lopsided", "star"])
+def test_groups_are_within_the_budget_on_every_link(graph: str, given: dict[str, Any]) -> None:
     """Both directions of a link together."""
-    fleet = fg.Fleet(uneven(), GRAPHS["lopsided"], theta=THETA, kernel="matern32", normalize=False)
+    fleet = fg.Fleet(uneven(), GRAPHS[graph], theta=THETA, kernel="matern32", normalize=False)
     ledger, asking = asked_of(fleet, "dec-summary", 7, **given)
     cost = prediction_cost("dec-summary", facts_of(fleet), asking)
     check_within(ledger, cost.least, cost.most)
-    for groups in (cost.most.kinds["groups"], ledger.total(kind="groups").bytes):
+    for groups in (cost.total.kinds["groups"], cost.most.kinds["groups"], ledger.total(kind="groups").bytes):
         assert 0 < groups <= (fleet.agents - 1) * asking.options.budget
 
 

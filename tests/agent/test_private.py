@@ -69,7 +69,7 @@ def test_the_status_of_an_agent_has_this_place(tmp_path: Path) -> None:
             assert not np.isclose(place["centre"], rows.mean(axis=0), rtol=1e-12, atol=0.0).any()
 
 
-def test_it_is_part_of_what_agents_agree_on_and_the_default_method_keeps_it(tmp_path: Path) -> None:
+def test_it_is_part_of_what_agents_agree_on_and_the_default_method_sends_no_row(tmp_path: Path) -> None:
     plain, _ = describe(tmp_path, 2)
     found = private(tmp_path, ('method = "dec-rbcm"', ""))
     assert (found.private, found.prediction.method) == ("rows", "dec-summary")
@@ -81,6 +81,7 @@ def test_it_is_part_of_what_agents_agree_on_and_the_default_method_keeps_it(tmp_
     [
         ([('"dec-apx-gp"', '"dec-gapx-gp"')], 'training.method: dec-gapx-gp is refused by private="rows"'),
         ([('"dec-rbcm"', '"dec-nn-grbcm"')], 'prediction.method: dec-nn-grbcm is refused by private="rows"'),
+        ([('"dec-rbcm"', '"dec-summary"\nmin_rows = 4')], 'min_rows=4 is refused by private="rows"'),
         ([('"dec-rbcm"', '"dec-full-gp"')], 'prediction.method: dec-full-gp is refused by private="rows"'),
         ([('data = "a1.npz"', 'data = "a1.npz"\nshow_rows = true')], "'a1' has show_rows, and the fleet has private"),
         ([('private = "rows"', 'private = "sums"')], "private"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -75,26 +74,25 @@ def test_the_roundest_number_lies_between_and_no_rounder_one_does(one: float, ot
 # ---- new rows wait ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
-@given(st.integers(0, 10**6), st.integers(5, 60), st.lists(st.integers(1, 12), min_size=1, max_size=6))
-def test_no_change_describes_fewer_rows_than_a_group_may(seed: int, first: int, batches: list[int]) -> None:
-    """Whatever set of old groups is replaced by new ones, the two differ by at least five rows, or by none."""
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 60), st.lists(st.integers(1, 12), min_size=1, max_size=8), st.data())
+def test_rows_never_leave_their_group(seed: int, first: int, batches: list[int], data: st.DataObject) -> None:
+    """So no difference of summaries describes fewer rows than a group does: groups come, or are joined."""
     places = rows(first + sum(batches), seed=seed).inputs
-    end, old = first, regrouped(places[:first], 5, 5, [])
+    end, size, old = first, 5, regrouped(places[:first], 5, 5, [])
     for batch in batches:
         end += batch
-        new = regrouped(places[:end], 5, 5, old)
-        assert all(len(some) >= 5 for some in new)
-        assert set(np.concatenate(old).tolist()) <= set(np.concatenate(new).tolist()), "no row is withdrawn"
-        mine, its = {frozenset(some.tolist()) for some in new}, {frozenset(some.tolist()) for some in old}
-        waiting = [[gone] for gone in its - mine]
-        for changed in mine - its:  # join what shares rows
-            joined = [part for part in waiting if any(changed & gone for gone in part)]
-            waiting = [part for part in waiting if part not in joined] + [[changed, *chain(*joined)]]
-        for part in waiting:
-            every = frozenset().union(*part)
-            before = frozenset().union(*[some for some in part if some in its])
-            assert len(every - before) >= 5 or not every - before
+        size = data.draw(st.sampled_from([size, size, 2 * size]))
+        new = regrouped(places[:end], size, 5, old)
+        sent, before = [set(some.tolist()) for some in new], [set(some.tolist()) for some in old]
+        assert all(len(some) >= 5 for some in sent)
+        assert sum(map(len, sent)) == len(set().union(*sent))
+        for some in sent:
+            parts = [part for part in before if part & some]
+            assert all(part <= some for part in parts), "whole groups"
+            fresh = some - set().union(*parts)
+            assert not fresh or len(fresh) >= 5
+        assert end - sum(map(len, sent)) < 5, "fewer wait"
         old = new
 
 

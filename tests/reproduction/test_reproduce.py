@@ -128,7 +128,7 @@ def test_a_refusal_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     exact, refused = rows = prediction.run(cell.task)["rows"]
     assert exact["status"] == "converged"
     assert refused["status"] == "refused"
-    assert "predict with dec-nn-grbcm" in refused["why"]
+    assert "predict with dec-summary" in refused["why"]
     found = grouped(rows, *prediction.GROUPS)
     ((_, *of_exact), (method, graph, *of_refused)) = prediction.accuracy_table(found, 2)[1]
     assert (method, graph, of_refused[0]) == ("dec-full-gp", "tree", "refused")

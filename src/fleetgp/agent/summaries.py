@@ -237,7 +237,7 @@ class SummarySync:
         data, h = self._modelled(model, shard, summary.own)
         places = data.shards[0].inputs / data.kernel.scales(h, self._description.dimension)[0]
         away = sum(len(one.groups) for agent, one in summary.entries.items() if agent not in agenda.members)
-        return size_that_fits(network, [places], self._options, away)
+        return size_that_fits(network, [places], self._options, [self._own_groups(summary).members], away)
 
     # ---- this agent's own groups -------------------------------------------------------------------------------------
 

@@ -159,21 +159,22 @@ def sigma_points(places: Array, scatters: Array) -> Array:
 # ---- which rows ------------------------------------------------------------------------------------------------------
 
 
-def split(places: Array, rows_per_group: int) -> list[IntArray]:
+def split(places: Array, size: int, weights: IntArray | None = None) -> list[IntArray]:
     """The rows (N, D) in groups of at least so many; one group if there are fewer.
 
     The leaves of a k-d tree: a cell is cut across its longest side as long as both parts have enough rows. The cut is
     at the roundest number (the multiple of the highest power of two) that leaves a quarter of the rows on either side.
-    So the groups are a function of the set of rows, and a few rows more or less seldom change a cut.
+    So the groups are a function of the set of rows. weights: (N,) for how many rows each place stands; None for 1.
 
     >>> sorted(rows.tolist() for rows in split(np.array([[0.1], [5.0], [0.2], [5.1], [0.3]]), 2))
     [[0, 2, 4], [1, 3]]
     """
+    weights = np.ones(len(places), dtype=np.int64) if weights is None else weights
     result: list[IntArray] = []
     waiting = [np.arange(len(places))]
     while waiting:
         rows = waiting.pop()
-        left = _left_of_cut(places[rows], rows_per_group) if len(rows) >= 2 * rows_per_group else None
+        left = _left_of_cut(places[rows], weights[rows], size)
         if left is None:
             result.append(rows)
         else:
@@ -181,12 +182,20 @@ def split(places: Array, rows_per_group: int) -> list[IntArray]:
     return result
 
 
-def _left_of_cut(places: Array, rows_per_group: int) -> BoolArray | None:
-    """(n,) which rows are below the cut; None where ties leave no place for one."""
-    fewest = max(rows_per_group, len(places) // SHARE)
+def _left_of_cut(places: Array, weights: IntArray, size: int) -> BoolArray | None:
+    """(n,) which rows are below the cut; None where there are too few, or ties leave no place for one."""
+    count = int(weights.sum())
+    if count < 2 * size:
+        return None
+    fewest = max(size, count // SHARE)
     for axis in np.argsort(-np.ptp(places, axis=0), kind="stable"):
         column = places[:, axis]
-        low, high = np.partition(column, (fewest - 1, len(column) - fewest))[[fewest - 1, len(column) - fewest]]
+        order = np.argsort(column, kind="stable")
+        below = np.cumsum(weights[order])
+        low, high = (
+            column[order[np.searchsorted(below, fewest)]],
+            column[order[np.searchsorted(below, count - fewest, "right")]],
+        )
         if low < high:
             return np.asarray(column < roundest(low, high))
     return None
@@ -206,38 +215,25 @@ def roundest(low: float, high: float) -> float:
     return float(np.floor(high / step) * step)
 
 
-def regrouped(places: Array, rows_per_group: int, min_rows: int, old: Sequence[IntArray]) -> list[IntArray]:
-    """The rows (N, D) in groups, when there were groups before.
+def regrouped(places: Array, size: int, min_rows: int, old: Sequence[IntArray]) -> list[IntArray]:
+    """The rows (N, D) in groups, where some of them are in groups that have been sent.
 
-    New rows wait until those that change the same groups are at least min_rows: else the difference of two summaries
-    would describe fewer rows than a group may.
+    These stay, or are joined with others where `size` has grown: if rows moved from one group to another, the
+    difference of two summaries would describe a few rows, or a single one. New rows make groups of their own as soon as
+    they are min_rows; until then they wait.
     """
-    if len(places) < min_rows:
-        return []
-    if not old:
-        return split(places, rows_per_group)
-    counted = np.zeros(len(places), dtype=bool)
-    counted[np.concatenate(old)] = True
-    entering = np.ones(len(places), dtype=bool)
-    while True:
-        chosen = np.flatnonzero(entering)
-        groups = [chosen[rows] for rows in split(places[chosen], rows_per_group)]
-        part = _parts_that_change(len(places), old, groups)
-        fresh = entering & ~counted
-        of_part = np.bincount(part[fresh], minlength=int(part.max()) + 1)
-        too_few = fresh & (of_part[part] < min_rows)
-        if not too_few.any():
-            return groups
-        entering &= ~too_few
-
-
-def _parts_that_change(count: int, old: Sequence[IntArray], new: Sequence[IntArray]) -> IntArray:
-    """(N,) of each row, the number of the smallest set of rows that is made of whole groups, both old and new ones."""
-    rows = np.concatenate([*old, *new])
-    groups = np.repeat(np.arange(len(old) + len(new)), [len(some) for some in (*old, *new)])
-    size = count + len(old) + len(new)
-    links = scipy.sparse.coo_array((np.ones(len(rows)), (rows, count + groups)), shape=(size, size))
-    return np.asarray(scipy.sparse.csgraph.connected_components(links, directed=False)[1][:count])
+    waiting = np.ones(len(places), dtype=bool)
+    waiting[np.concatenate([np.zeros(0, dtype=np.int64), *old])] = False
+    rows = np.flatnonzero(waiting)
+    if len(rows) < min_rows:
+        new = []
+    else:
+        new = [rows[some] for some in split(places[rows], size if not old else min_rows)]
+    every = [*old, *new]
+    if not old or all(len(some) >= size for some in every):
+        return every
+    centres, counts = np.array([places[some].mean(axis=0) for some in every]), np.array([len(some) for some in every])
+    return [np.concatenate([every[i] for i in part]) for part in split(centres, size, counts)]
 
 
 # ---- what is said of them --------------------------------------------------------------------------------------------
@@ -310,14 +306,13 @@ def agree_on_groups(
     scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
         places = [data.inputs / scales for data in shards]
-        size = size_that_fits(network, places, options)
+        old = [Groups.none(dimension) if before is None else before[agent] for agent in network.hosted]
+        size = size_that_fits(network, places, options, [own.members for own in old])
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
-        for data, where, agent in zip(shards, places, network.hosted, strict=True):
-            old = Groups.none(dimension) if before is None else before[agent]
-            members = regrouped(where, size, options.min_rows, old.members)
-            new = summarize(data, members, kernel, h)
-            gone, more = new.change(old)
+        for data, where, known in zip(shards, places, old, strict=True):
+            new = summarize(data, regrouped(where, size, options.min_rows, known.members), kernel, h)
+            gone, more = new.change(known)
             own.append(new)
             parts["groups"].append(more)
             parts["statistics"].append(gone.astype(float))
@@ -326,17 +321,26 @@ def agree_on_groups(
     return _merged(network, everyone, own, before, dimension, options.min_rows)
 
 
-def size_that_fits(network: Network, places: Sequence[Array], options: PredictionOptions, others: int = 0) -> int:
-    """How many rows a group has at least, so that all groups fit beside so many others, of agents that are away.
+def size_that_fits(
+    network: Network,
+    places: Sequence[Array],
+    options: PredictionOptions,
+    old: Sequence[Sequence[IntArray]],
+    others: int = 0,
+) -> int:
+    """How many rows a group has at least, so that all groups fit: min_rows, or 1.4, 2, 2.8, 4, .. times as many.
 
-    Each agent counts its own groups of every size. places: (A,) of the agents' rows, in units of the length-scales.
+    Each agent counts its own groups of every size; one reduction adds them up. places: (A,) of the hosted agents' rows,
+    in units of the length-scales.  old: the rows of the groups that they have sent.  others: how many groups there are
+    besides, of agents that are away.
     """
-    counts = [[_count(own, size, options) for size in group_sizes(options.min_rows).tolist()] for own in places]
+    sizes = group_sizes(options.min_rows).tolist()
+    counts = [[_count(own, size, options, sent) for size in sizes] for own, sent in zip(places, old, strict=True)]
     return rows_per_group(network, np.array(counts, dtype=float), options, places[0].shape[1], others)
 
 
 def group_sizes(min_rows: int) -> IntArray:
-    """Rows that a group may have at least: min_rows, or 1.4, 2, 2.8, 4, .. times as many."""
+    """Rows that a group may have at least."""
     return np.asarray(np.ceil(min_rows * 2.0 ** (0.5 * np.arange(LEVELS))), dtype=np.int64)
 
 
@@ -369,11 +373,11 @@ def most_groups(counts: Sequence[int], size: int, min_rows: int) -> IntArray:
     return np.where(rows >= min_rows, np.maximum(rows // size, 1), 0)
 
 
-def _count(places: Array, size: int, options: PredictionOptions) -> int:
+def _count(places: Array, size: int, options: PredictionOptions, old: Sequence[IntArray]) -> int:
     """How many groups an agent has; where these alone are more than fit, some number that is, too."""
     (bound,) = most_groups([len(places)], size, options.min_rows).tolist()  # and more than half of them
     too_many = 0.5 * bound > groups_within(options.budget, 1, places.shape[1])
-    return bound if bound < 2 or too_many else len(split(places, size))
+    return bound if bound < 2 or too_many else len(regrouped(places, size, options.min_rows, old))
 
 
 def _merged(
