@@ -1,5 +1,5 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, page, real, scale, fleets,
+conditioned, growth, processes, agreement, page, real, scale, fleets, summary,
 first_fit; or all. scale_long (10^9 observations, 12 GB) is
 run only by its name.
 
@@ -27,6 +27,7 @@ from benchmarks.fleets import fleets
 from benchmarks.peers import PEERS
 from benchmarks.real import real
 from benchmarks.scale import scale, scale_long
+from benchmarks.summary import summary
 from benchmarks.timing import Table, median, medians, once, seconds
 from benchmarks.tree import tree_prediction, tree_training
 from fleetgp.engines.dense.engine import DenseEngine
@@ -294,7 +295,7 @@ def page() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
-              processes, agreement, page, real, scale, fleets, first_fit, scale_long)
+              processes, agreement, page, real, scale, fleets, summary, first_fit, scale_long)
 }  # fmt: skip
 #: Those that are run only where they are named.
 LONG = ("scale_long",)

@@ -9,8 +9,8 @@ one observation, the mean of the field over a few points that have the same mean
     e_g ~ N(0, sum_i a_i^2 v_i + (a, -1/S)' K (a, -1/S)),   K the covariance of f at the rows and the points
 
 The second term is what the points miss of the rows. The agent knows it exactly, since it knows its rows. With up to
-three inputs the points are the 2 D sigma points of the scatter; with more inputs it is the mean place alone, and the
-scatter is not sent.
+three inputs the points are the 2 D sigma points of the scatter. With more inputs it is the mean place alone, and only
+the size of the scatter is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-import scipy.sparse.csgraph
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.reductions import total
