@@ -260,6 +260,36 @@ def test_no_frame_describes_fewer_rows_than_min_rows(tmp_path: Path, monkeypatch
     assert updates == {(0, 7), (2, 8), (1, 25)}
 
 
+def test_a_stuck_sensor_at_one_place_makes_groups_that_are_all_alike(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 3, **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        groups = simulated_groups(agents)
+        for _ in range(3):
+            agents[1].data.append([[0.5, 0.5, 11.0]] * 5)
+            answer = ask(description, "a0", QUERIES)
+            groups = simulated_groups(agents, groups)
+            assert_simulated(answer, groups, agents)
+            until(lambda: together(*agents))
+            assert_held(agents, groups)
+        assert len({row.tobytes() for row in groups[1].packed}) == len(groups[1]) - 2
+
+
+def test_an_agent_joins_others_that_have_too_few_rows_for_groups(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 3, points=4, **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        assert [len(one) for one in held(agents[0]).values()] == []
+        gone(agents[2])
+        until(lambda: together(*agents[:2]))
+        (tmp_path / "state" / "a2" / "summary.bin").unlink()
+        with living(description, "a2", tmp_path) as back:
+            until(lambda: together(*agents[:2], back))
+            answer = ask(description, "a2", QUERIES)
+            assert answer["members"] == ["a0", "a1", "a2"]
+            assert said(tmp_path / "a2.log", "nonsense") == []
+
+
 def test_groups_become_larger_when_they_do_not_fit_any_more(tmp_path: Path) -> None:
     budget = 32 * 8 * width(2)
     description, shards = describe(tmp_path, 3, prediction_options=f"budget = {budget}", **FLEET)

@@ -350,8 +350,9 @@ class SummarySync:
             theirs = [one.get(agent) for one in versions]
             if theirs.index(version) == own and set(theirs) != {version}:  # the first that holds it
                 parts.append(self._message(agent, known.entries[agent], self._base({*theirs} - {version})))
+        speaks = parts or (len(held_numbers) == 1 and numbers.index(max(numbers)) == own)  # if only to say the size
         sent = network.collect(
-            {"groups": [np.concatenate([[known.size], *parts]) if parts else np.zeros(0)]},
+            {"groups": [np.concatenate([[known.size], *parts]) if speaks else np.zeros(0)]},
             recipient=lacking[0] if len(lacking) == 1 else None,
         )
         if sent is None or own not in lacking:
