@@ -149,7 +149,7 @@ def test_an_engine_is_used_by_who_names_it_alone() -> None:
     named, auto = (fleet(theta=None).train(engine=name) for name in ("mine", "auto"))
     assert (set(named.engine), set(auto.engine)) == ({"mine"}, {"dense"})
     np.testing.assert_allclose(named.thetas, auto.thetas, rtol=1e-6)
-    for method in ("dec-nn-grbcm", "dec-nn-npae", "dec-gpoe"):
+    for method in ("dec-summary", "dec-nn-grbcm", "dec-nn-npae", "dec-gpoe"):
         found, wanted = (fleet().predict([[0.5, 0.5]], method, engine=name).mean for name in ("mine", "dense"))
         np.testing.assert_allclose(found, wanted, rtol=1e-8)
     with pytest.raises(fg.InputError, match="the mine engine needs the data"):

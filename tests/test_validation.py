@@ -146,7 +146,7 @@ def test_other_types_of_numbers_mean_the_same(dtype: Any) -> None:
     assert np.array_equal(found.variance, expected.variance)
 
 
-@pytest.mark.parametrize("method", ["full-gp", "dec-nn-grbcm", "dec-rbcm", "npae", "poe"])
+@pytest.mark.parametrize("method", ["full-gp", "dec-summary", "dec-nn-grbcm", "dec-rbcm", "npae", "poe"])
 @pytest.mark.parametrize("far", [1e5, 1e12, 1e60, -1e99])
 def test_far_queries_get_the_prior(method: str, far: float) -> None:
     with pytest.warns(FleetGPWarning, match="no better known"):

@@ -49,7 +49,7 @@ def test_it_answers_as_a_fleet_in_this_process(tmp_path: Path) -> None:
             trained = agent.memory.trained
             assert trained is not None
             assert (trained.scaling, trained.coordinates) == (fit.scaling, fit.coordinates)
-        for method in ("dec-full-gp", "dec-rbcm", "dec-nn-grbcm"):
+        for method in ("dec-full-gp", "dec-rbcm", "dec-nn-grbcm", "dec-summary"):
             answer, expected = ask(description, "a1", queries.tolist(), method=method), fleet.predict(queries, method)
             np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)
             np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-4)
@@ -83,7 +83,7 @@ def test_one_on_the_sphere_does_across_180_degrees(tmp_path: Path) -> None:
         trained = agents[0].memory.trained
         assert trained is not None
         assert trained.coordinates == fit.coordinates
-        for method in ("dec-rbcm", "dec-nn-grbcm"):
+        for method in ("dec-rbcm", "dec-nn-grbcm", "dec-summary"):
             answer, expected = ask(description, "a1", queries.tolist(), method=method), fleet.predict(queries, method)
             np.testing.assert_allclose(answer["mean"], expected.mean, rtol=1e-6)
             np.testing.assert_allclose(answer["variance"], expected.variance, rtol=1e-4)

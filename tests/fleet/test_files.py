@@ -153,7 +153,7 @@ def test_training_and_prediction_are_those_of_the_same_rows_in_memory(kind: str,
     np.testing.assert_allclose(one.theta, other.theta, rtol=1e-8)
     assert one.ledger.bytes == other.ledger.bytes
     assert files_of(found)._loaded is None, "nothing was loaded"
-    for method in ("dec-full-gp", "dec-nn-grbcm"):
+    for method in ("dec-full-gp", "dec-nn-grbcm", "dec-summary"):
         mine, its = (fleet.predict(QUERIES, method) for fleet in (found, expected))
         np.testing.assert_allclose(mine.mean, its.mean, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(mine.variance, its.variance, rtol=1e-7)

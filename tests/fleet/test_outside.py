@@ -79,7 +79,9 @@ def test_nothing_is_said_of_points_among_the_data() -> None:
         assert fleet.predict(np.empty((0, 2))).prior_only.shape == (0,)
 
 
-@pytest.mark.parametrize("method", ["dec-poe", "dec-nn-poe", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star"])
+@pytest.mark.parametrize(
+    "method", ["dec-poe", "dec-nn-poe", "dec-grbcm", "dec-nn-grbcm", "dec-npae-star", "dec-summary"]
+)
 def test_every_agent_alone_in_its_process_knows_the_same(method: str) -> None:
     shards, graph = paper_shards(60, 3), fg.Graph.path(3)
     queries = np.array([INSIDE, OUTSIDE])

@@ -45,7 +45,7 @@ def test_a_loaded_model_predicts_to_the_last_bit(tmp_path: Path, graph: object, 
     folder = save_model(model, tmp_path / "deep" / "model")
     again = load_model(folder)
     queries = np.random.default_rng(0).uniform(0, 2, (7, 2))
-    for method in ("dec-nn-grbcm", "npae", "dec-rbcm"):
+    for method in ("dec-summary", "dec-nn-grbcm", "npae", "dec-rbcm"):
         old, new = model.fleet.predict(queries, method), again.fleet.predict(queries, method)
         assert np.array_equal(old.means, new.means)
         assert np.array_equal(old.variances, new.variances)

@@ -85,7 +85,7 @@ def test_answers_are_the_same_bits(kind: str, tmp_path: Path) -> None:
     again = load_model(folder)
     queries = np.random.default_rng(0).uniform(0, 2, (9, 2))
     own = [] if fleet.moments is None else ["dec-full-gp"]
-    for method in ("dec-nn-grbcm", "dec-rbcm", "dec-nearest", "full-gp", *own):
+    for method in ("dec-summary", "dec-nn-grbcm", "dec-rbcm", "dec-nearest", "full-gp", *own):
         old, new = (one.fleet.predict(queries, method) for one in (model, again))
         assert np.array_equal(old.means, new.means), method
         assert np.array_equal(old.field_variances, new.field_variances), method

@@ -257,6 +257,11 @@ class Description:
         return len(self.inputs)
 
     @property
+    def model_dimension(self) -> int:
+        """How many coordinates a place has in the model: on the sphere one more than inputs."""
+        return self.dimension + (self.coordinates.name == "sphere")
+
+    @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the hyperparameters: those of all kernels that it may choose from."""
         return self.kernels[0].names(self.inputs)

@@ -179,8 +179,8 @@ class SummarySync:
 
     def __init__(self, id: int, file: SummaryFile, description: Description) -> None:
         self._id, self._file, self._description = id, file, description
-        self._options, self._nothing = description.prediction_options(), Groups.none(description.dimension)
-        self._columns = width(description.dimension)
+        self._options, self._nothing = description.prediction_options(), Groups.none(description.model_dimension)
+        self._columns = width(description.model_dimension)
         self._synced: Agenda | None = None
         self._regrouped: tuple[object, Groups] = None, self._nothing
         self._earlier: dict[Version, Groups] = {}
@@ -235,7 +235,7 @@ class SummarySync:
             size = self._size(network, agenda, model, shard, known)
         changes = 0 in numbers or any(item.regrouped for item in agenda.items)
         result = self._renewed(network, agenda, model, shard, known, size, changes=changes)
-        if result.count > groups_within(self._options.budget, network.agents, self._description.dimension):
+        if result.count > groups_within(self._options.budget, network.agents, self._description.model_dimension):
             size = self._size(network, agenda, model, shard, result)
             if size > result.size:
                 result = self._renewed(network, agenda, model, shard, result, size)
@@ -264,7 +264,7 @@ class SummarySync:
     def _size(self, network: Network, agenda: Agenda, model: Trained, shard: Observations, summary: Summary) -> int:
         """How many rows a group has at least, so that the groups of all members fit beside those of agents away."""
         data, h = self._modelled(model, shard, summary.own)
-        places = data.shards[0].inputs / data.kernel.scales(h, self._description.dimension)[0]
+        places = data.shards[0].inputs / data.kernel.scales(h, self._description.model_dimension)[0]
         away = sum(len(one.groups) for agent, one in summary.entries.items() if agent not in agenda.members)
         return size_that_fits(network, [places], self._options, [self._own_groups(summary).members], away)
 
@@ -618,7 +618,7 @@ def load_summary(path: Path, description: Description) -> Summary | None:
 
 
 def _summary_of(head: Head, body: bytes, description: Description) -> Summary | None:
-    columns, keys_at = width(description.dimension), NUMBER * width(description.dimension) * sum(head.counts)
+    columns, keys_at = width(description.model_dimension), NUMBER * width(description.model_dimension) * sum(head.counts)
     members_at = keys_at + 8 * head.rows
     shaped = len(head.agents) == len(head.made) == len(head.counts) == len(set(head.agents))
     if not shaped or len(body) < members_at or not head.size or len(head.theta) not in (0, len(description.parameters)):
@@ -628,7 +628,7 @@ def _summary_of(head: Head, body: bytes, description: Description) -> Summary | 
         return None
     entries = {}
     for name, made, part in zip(head.agents, head.made, np.split(rows, np.cumsum(head.counts)[:-1]), strict=True):
-        groups = Groups.unpacked(part, description.dimension)
+        groups = Groups.unpacked(part, description.model_dimension)
         if name == head.holder:
             groups = replace(groups, members=_members_of(groups, body[members_at:], head.rows))
         if name in description.names:  # another one is no agent any more
