@@ -529,7 +529,7 @@ def _are_counts(values: Array) -> bool:
 # ---- on disk: a line of JSON, a checksum, all groups, and the rows of each of the holder's own groups ----------------
 
 VERSION = 1
-#: Bytes. A summary of 100 kB, of an agent with a million rows, has 4 MB.
+#: Bytes. A summary of 100 kB, of an agent with a million rows, has 12 MB.
 LARGEST_FILE = 2**26
 
 
@@ -618,7 +618,8 @@ def load_summary(path: Path, description: Description) -> Summary | None:
 
 
 def _summary_of(head: Head, body: bytes, description: Description) -> Summary | None:
-    columns, keys_at = width(description.model_dimension), NUMBER * width(description.model_dimension) * sum(head.counts)
+    columns = width(description.model_dimension)
+    keys_at = NUMBER * columns * sum(head.counts)
     members_at = keys_at + 8 * head.rows
     shaped = len(head.agents) == len(head.made) == len(head.counts) == len(set(head.agents))
     if not shaped or len(body) < members_at or not head.size or len(head.theta) not in (0, len(description.parameters)):
