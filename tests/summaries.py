@@ -18,9 +18,10 @@ from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction import Conditioned, Prediction, prediction_method
-from fleetgp.prediction.answer import Question, predict
+from fleetgp.prediction.answer import Question, gradient, joint, predict
 from fleetgp.prediction.groups import Groups, agree_on_groups
 from fleetgp.prediction.methods import SharedState
+from fleetgp.prediction.results import Gradient, Joint
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,21 @@ class Simulated:
         self, queries: Any, shards: Sequence[Any], groups: Sequence[Groups], present: Sequence[int]
     ) -> Prediction:
         """What those who are present answer, with the groups of all."""
+        return predict(*self._prepared(queries, shards, groups, present))
+
+    def gradient(
+        self, queries: Any, shards: Sequence[Any], groups: Sequence[Groups], present: Sequence[int]
+    ) -> Gradient:
+        return gradient(*self._prepared(queries, shards, groups, present))
+
+    def joint(self, queries: Any, shards: Sequence[Any], groups: Sequence[Groups], present: Sequence[int]) -> Joint:
+        return joint(*self._prepared(queries, shards, groups, present))
+
+    def _prepared(self, queries: Any, shards: Sequence[Any], groups: Sequence[Groups], present: Sequence[int]) -> Any:
         away = [agent for agent in range(len(shards)) if agent not in present]
         shared = SharedState(groups=tuple(groups[agent] for agent in (*present, *away)))
         question = Question(prediction_method("dec-summary"), np.array(queries), self.options)
-        conditioned = self._conditioned([shards[agent] for agent in present])
-        return predict(conditioned, _path(len(present)), question, shared)
+        return self._conditioned([shards[agent] for agent in present]), _path(len(present)), question, shared
 
     def _conditioned(self, shards: Sequence[Any]) -> Conditioned:
         data = [own if isinstance(own, Observations) else Observations(*own) for own in shards]

@@ -115,8 +115,8 @@ def test_the_common_model_is_that_of_most_and_the_mean_of_its_holders() -> None:
 
 
 def test_when_to_train() -> None:
-    def due(*items: Item, members: tuple[int, ...] = (0, 1, 2), with_members: bool = True, after: int = 0) -> Any:
-        return Agenda(items, members).training(with_members=with_members, after=after)
+    def due(*items: Item, members: tuple[int, ...] = (0, 1, 2), with_members: bool = True, **more: Any) -> Any:
+        return Agenda(items, members).training(with_members=with_members, **{"after": 0, **more})
 
     held = Item(MODEL)
     assert due(Item(), Item(), Item()) == TrainRequest()
@@ -131,6 +131,9 @@ def test_when_to_train() -> None:
     whole = Item(replace(MODEL, method="dec-full-gp"))
     assert due(whole, whole, members=(0, 1)) is None  # whoever left is in the model still
     assert due(whole, whole, members=(0, 7)) == TrainRequest()  # somebody came who is not
+    assert due(held, held, members=(0, 1), summarized=True) is None  # the groups of whoever left stay
+    assert due(held, held, Item(), summarized=True) == TrainRequest()
+    assert due(held, held, members=(0, 7), summarized=True) == TrainRequest()
 
 
 def test_where_to_go_on() -> None:
@@ -173,6 +176,9 @@ ABSURD: list[tuple[str, Any]] = [
     ("new", -1),
     ("new", 0.5),
     ("new", 2**53),
+    ("summary", -1),
+    ("summary", 2**53),
+    ("regrouped", 1),
     ("wish.method", "apx-gp"),
     ("wish.cold", 2),
     ("wish", True),

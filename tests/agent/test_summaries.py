@@ -12,8 +12,9 @@ import pytest
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
-from fleetgp.agent.summaries import Change, Entry, Summary, SummaryFile, SummarySync, load_summary
+from fleetgp.agent.summaries import Change, Entry, Own, Summary, SummaryFile, SummarySync, keys_of, load_summary
 from fleetgp.errors import NonsenseError
+from fleetgp.model.observations import Observations
 from fleetgp.network.wire import Frame, encode
 from fleetgp.prediction.groups import Groups, width
 from tests.agent.fleets import MODEL, Steps, ask, describe, running, serving, settled, until
@@ -147,10 +148,13 @@ def test_groups_of_agents_that_are_away_stay_and_whoever_comes_back_gets_what_it
             everyone = [*agents[:3], back]
             until(lambda: together(*everyone))
             assert_held(everyone, groups)
-            assert len(held(back)[3].members) == len(groups[3])
-            assert sent(back) == 0, "its rows make the same groups"
+            assert sent(back) == 0, "its rows stay in the groups that were sent of them"
             assert sum(map(sent, agents[:3])) - before < 4 * whole
             assert_simulated(ask(description, "a3", QUERIES), groups, everyone)
+            for count in (4, 2):  # it does not know which rows are in which group, but which are new
+                back.data.append(near(shards[3], count, seed=count))
+                groups = simulated_groups(everyone, groups)
+                assert_simulated(ask(description, "a0", QUERIES), groups, everyone)
         assert said(tmp_path / "a3.log", "summary left aside") == []
 
 
@@ -256,6 +260,36 @@ def test_no_frame_describes_fewer_rows_than_min_rows(tmp_path: Path, monkeypatch
     assert updates == {(0, 7), (2, 8), (1, 25)}
 
 
+def test_a_stuck_sensor_at_one_place_makes_groups_that_are_all_alike(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 3, **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        groups = simulated_groups(agents)
+        for _ in range(3):
+            agents[1].data.append([[0.5, 0.5, 11.0]] * 5)
+            answer = ask(description, "a0", QUERIES)
+            groups = simulated_groups(agents, groups)
+            assert_simulated(answer, groups, agents)
+            until(lambda: together(*agents))
+            assert_held(agents, groups)
+        assert len({row.tobytes() for row in groups[1].packed}) == len(groups[1]) - 2
+
+
+def test_an_agent_joins_others_that_have_too_few_rows_for_groups(tmp_path: Path) -> None:
+    description, _ = describe(tmp_path, 3, points=4, **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        assert [len(one) for one in held(agents[0]).values()] == []
+        gone(agents[2])
+        until(lambda: together(*agents[:2]))
+        (tmp_path / "state" / "a2" / "summary.bin").unlink()
+        with living(description, "a2", tmp_path) as back:
+            until(lambda: together(*agents[:2], back))
+            answer = ask(description, "a2", QUERIES)
+            assert answer["members"] == ["a0", "a1", "a2"]
+            assert said(tmp_path / "a2.log", "nonsense") == []
+
+
 def test_groups_become_larger_when_they_do_not_fit_any_more(tmp_path: Path) -> None:
     budget = 32 * 8 * width(2)
     description, shards = describe(tmp_path, 3, prediction_options=f"budget = {budget}", **FLEET)
@@ -313,7 +347,7 @@ GROUP = [7.0, 0.5, 0.5, 0.1, 0.0, 0.1, 1.5, 0.01]
         [5.0, 1.0, 9.0, 0.0, 0.0, 1.0, *GROUP[:-1], 0.0],
         [5.0, 1.0, 9.0, 0.0, 0.0, 1.0, *GROUP[:-1], np.nan],
         [5.0, 1.0, 9.0, 0.0, 0.0, 1.0, 21.0, *GROUP[1:]],
-        [5.0, 1.0, 9.0, 0.0, 0.0, 5.0, *(5 * [5.0, *GROUP[1:]])],
+        [5.0, 1.0, 9.0, 0.0, 0.0, 5.0, *(5 * [5.0, *GROUP[1:]])],  # of 25 rows
         [5.0, 1.0, 9.0, 0.0, 0.0, 1.0, *GROUP, 1.0, 9.0, 0.0, 0.0, 1.0, *GROUP],
     ],
 )
@@ -352,3 +386,17 @@ def test_offers_that_cannot_be_are_refused_with_the_name_of_the_sender(offer: An
     with pytest.raises(NonsenseError, match="it said it holds"):
         sync._caught_up(Wire([], [5.0, 1.0, 9.0, 0.0, 0.0, 1.0, *GROUP]), agenda, [0, 8], Summary(1, 0, {}))  # type: ignore[arg-type]
     log.close()
+
+
+def test_rows_are_found_where_others_came_before_them_and_a_row_that_has_gone_takes_its_group_along() -> None:
+    rng = np.random.default_rng(0)
+    data = Observations(rng.normal(size=(9, 2)), rng.normal(size=9))
+    twice = Observations.joined([data, data.rows(slice(0, 1))])
+    own = Own(0, (1.0,), 10, twice.version, keys_of(twice))
+    members = [np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([2, 5, 8])]
+    assert own.found(members, twice) == members
+    new = Observations(rng.normal(size=(2, 2)), rng.normal(size=2))
+    moved = own.found(members, Observations.joined([new, twice]))
+    assert [rows.tolist() for rows in moved] == [[2, 5, 8], [3, 6, 11], [4, 7, 10]]
+    left = own.found(members, twice.rows([0, 1, 2, 3, 5, 6, 7, 8, 9]))
+    assert [rows.tolist() for rows in left] == [[0, 3, 5], [2, 4, 7]]

@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import FailFast, Field
 
 from fleetgp.agent.agenda import Agenda, Trained
@@ -59,6 +60,7 @@ REMEMBERED = 64
 HEAD = 5
 #: Whole numbers below this are exact as floats.
 LARGEST_COUNT = 2.0**53
+NONE: IntArray = np.zeros(0, dtype=np.int64)
 #: Times the budget that one agent's groups may have: where rows wait, they are others than those that were counted.
 SLACK = 1.25
 
@@ -82,16 +84,43 @@ class Entry:
 
 @dataclass(frozen=True)
 class Own:
-    """What an agent's own groups are made of: its first rows, and the theta of the model when it began."""
+    """What an agent's own groups are made of: so many rows, and the theta of the model when it began.
+
+    version: of these rows.  keys: (rows,) a hash of each, to find it again where rows have come before it.
+    """
 
     agent: int
     theta: tuple[float, ...]
     rows: int
     version: int
+    keys: NDArray[np.uint64] = field(compare=False)
 
-    def holds(self, shard: Observations) -> bool:
-        """Whether the first rows of an agent's data are still these."""
-        return self.rows <= len(shard) and shard.rows(slice(self.rows)).version == self.version
+    def found(self, members: Sequence[IntArray], shard: Observations) -> list[IntArray]:
+        """The groups whose rows are all in these data, as the rows there."""
+        if self.rows <= len(shard) and shard.rows(slice(self.rows)).version == self.version:
+            return list(members)
+        places: dict[int, list[int]] = {}
+        for row, key in reversed(list(enumerate(keys_of(shard).tolist()))):
+            places.setdefault(key, []).append(row)
+        where = [places[key].pop() if places.get(key) else -1 for key in self.keys.tolist()]
+        moved = [np.array(where, dtype=np.int64)[rows] for rows in members]
+        return [rows for rows in moved if (rows >= 0).all()]
+
+
+def keys_of(shard: Observations) -> NDArray[np.uint64]:
+    """(N,) a hash of each row, of 64 bits.
+
+    >>> keys = keys_of(Observations(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]), np.array([3.0, 3.0, 3.0])))
+    >>> keys[0] == keys[2], keys[0] == keys[1]
+    (np.True_, np.False_)
+    """
+    known = [] if shard.noise_std is None else [shard.noise_std]
+    columns = np.column_stack([shard.inputs, shard.values, *known]).astype("<f8").view("<u8")
+    result = np.full(len(shard), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for column in columns.T:
+        result = (result ^ column) * np.uint64(0xBF58476D1CE4E5B9)
+        result ^= result >> np.uint64(29)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,16 +281,25 @@ class SummarySync:
         key = shard.version, size, summary.basis, own, summary.versions.get(self._id)
         if self._regrouped[0] != key:
             data, h = self._modelled(model, shard, own)
-            before, rows = old, data.shards[0]
-            if own is None or not own.holds(shard):  # nobody knows which rows are in the old groups
-                before = replace(old, members=())
-            places = rows.inputs / data.kernel.scales(h, rows.dimension)[0]
-            members = regrouped(places, size, self._options.min_rows, before.members)
-            new = summarize(rows, members, data.kernel, h)
-            more = new.counts.sum() - old.counts.sum()
-            few = len(old) > 0 and not before.members and 0 < more < self._options.min_rows
-            self._regrouped = key, before if few else new
+            self._regrouped = key, self._grouped(data, h, size, shard, own, old)
         return self._regrouped[1]
+
+    def _grouped(
+        self, data: Conditioned, h: Hyperparameters, size: int, shard: Observations, own: Own | None, old: Groups
+    ) -> Groups:
+        """Groups of these data, of which some are in old groups, and stay there."""
+        rows, least = data.shards[0], self._options.min_rows
+        places, counted = rows.inputs / data.kernel.scales(h, rows.dimension)[0], int(old.counts.sum())
+        members: Sequence[IntArray] = ()
+        if own is not None and len(old.members) == len(old):
+            members = own.found(old.members, shard)
+        elif 0 < counted <= len(shard):  # the agent has lost its file: its first rows are in the groups
+            first = summarize(rows, regrouped(places[:counted], size, least, ()), data.kernel, h)
+            if not _alike(first, old):  # nobody knows which: the groups stay as they are
+                new = [counted + some for some in regrouped(places[counted:], least, least, ())]
+                return old.changed(NONE, summarize(rows, new, data.kernel, h).packed)
+            members = first.members
+        return summarize(rows, regrouped(places, size, least, members), data.kernel, h)
 
     def _modelled(self, model: Trained, shard: Observations, own: Own | None) -> tuple[Conditioned, Hyperparameters]:
         """This agent's rows as the model sees them, and theta, which stays what it was when it began."""
@@ -275,7 +313,7 @@ class SummarySync:
         if self._id in entries:
             entries[self._id] = replace(entries[self._id], groups=groups)
         theta = tuple(model.theta) if summary.own is None else summary.own.theta
-        return replace(summary, entries=entries, own=Own(self._id, theta, len(shard), shard.version))
+        return replace(summary, entries=entries, own=Own(self._id, theta, len(shard), shard.version, keys_of(shard)))
 
     def _hold(self, summary: Summary) -> None:
         """Keep it, and remember the groups that it replaces."""
@@ -312,8 +350,9 @@ class SummarySync:
             theirs = [one.get(agent) for one in versions]
             if theirs.index(version) == own and set(theirs) != {version}:  # the first that holds it
                 parts.append(self._message(agent, known.entries[agent], self._base({*theirs} - {version})))
+        speaks = parts or (len(held_numbers) == 1 and numbers.index(max(numbers)) == own)  # if only to say the size
         sent = network.collect(
-            {"groups": [np.concatenate([[known.size], *parts]) if parts else np.zeros(0)]},
+            {"groups": [np.concatenate([[known.size], *parts]) if speaks else np.zeros(0)]},
             recipient=lacking[0] if len(lacking) == 1 else None,
         )
         if sent is None or own not in lacking:
@@ -387,8 +426,9 @@ class SummarySync:
                     raise NonsenseError(sender, f"expected its own groups, of at least {summary.size} rows")
                 entry = changes[0].applied(sender, summary.entries)
                 rows = agenda.items[sender].rows
-                if len(entry.groups) > max(1, rows // size) or entry.groups.counts.sum() > rows:
+                if entry.groups.counts.sum() > rows:
                     raise NonsenseError(sender, f"expected groups of its {rows} rows, got {len(entry.groups)} of more")
+                self._check_budget(sender, {agent: entry})
                 if known is not None and entry.made <= known.made:
                     raise NonsenseError(sender, "expected groups that are newer than those before")
                 entries[agent] = entry
@@ -475,6 +515,12 @@ def _same(one: Groups, other: Groups) -> bool:
     return one.packed.tobytes() == other.packed.tobytes()
 
 
+def _alike(one: Groups, other: Groups) -> bool:
+    """Whether they are of the same rows; theta may differ a little."""
+    mine, its = one.packed[:, :-1], other.packed[:, :-1]
+    return mine.shape == its.shape and np.allclose(mine, its, rtol=1e-9, atol=0.0)
+
+
 def _are_counts(values: Array) -> bool:
     with np.errstate(invalid="ignore"):
         return bool(((values >= 0.0) & (values < LARGEST_COUNT) & (values == np.floor(values))).all())
@@ -483,7 +529,7 @@ def _are_counts(values: Array) -> bool:
 # ---- on disk: a line of JSON, a checksum, all groups, and the rows of each of the holder's own groups ----------------
 
 VERSION = 1
-#: Bytes. A summary of 100 kB, of an agent with a million rows, has 4 MB.
+#: Bytes. A summary of 100 kB, of an agent with a million rows, has 12 MB.
 LARGEST_FILE = 2**26
 
 
@@ -549,6 +595,7 @@ def save_summary(summary: Summary, path: Path, description: Description) -> None
         data=0 if own is None else own.version,
     )
     body = b"".join(entry.groups.packed.astype("<f8").tobytes() for _, entry in entries)
+    body += b"" if own is None else own.keys.astype("<u8").tobytes()
     body += b"".join(rows.astype("<u4").tobytes() for rows in ([] if mine is None else mine.groups.members))
     line = HEAD_CODEC.encode(head)
     write_private(path, line + b"\n" + hashlib.sha256(line + body).digest() + body)
@@ -571,33 +618,35 @@ def load_summary(path: Path, description: Description) -> Summary | None:
 
 
 def _summary_of(head: Head, body: bytes, description: Description) -> Summary | None:
-    columns, size = width(description.model_dimension), NUMBER * width(description.model_dimension) * sum(head.counts)
-    shaped = len(head.agents) == len(head.made) == len(head.counts) == len(set(head.agents)) and len(body) >= size
-    if not shaped or not head.size or len(head.theta) not in (0, len(description.parameters)):
+    columns = width(description.model_dimension)
+    keys_at = NUMBER * columns * sum(head.counts)
+    members_at = keys_at + 8 * head.rows
+    shaped = len(head.agents) == len(head.made) == len(head.counts) == len(set(head.agents))
+    if not shaped or len(body) < members_at or not head.size or len(head.theta) not in (0, len(description.parameters)):
         return None
-    rows = np.frombuffer(body[:size], dtype="<f8").astype(float).reshape(-1, columns)
+    rows = np.frombuffer(body[:keys_at], dtype="<f8").astype(float).reshape(-1, columns)
     if not are_sound(rows, columns, 1):
         return None
     entries = {}
     for name, made, part in zip(head.agents, head.made, np.split(rows, np.cumsum(head.counts)[:-1]), strict=True):
         groups = Groups.unpacked(part, description.model_dimension)
         if name == head.holder:
-            members = _members_of(groups, body[size:], head.rows)
-            groups = replace(groups, members=() if members is None else members)
+            groups = replace(groups, members=_members_of(groups, body[members_at:], head.rows))
         if name in description.names:  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:
-        own = Own(description.names.index(head.holder), head.theta, head.rows, head.data)
+        keys = np.frombuffer(body[keys_at:members_at], dtype="<u8").astype(np.uint64)
+        own = Own(description.names.index(head.holder), head.theta, head.rows, head.data, keys)
     return Summary(head.basis, head.size, entries, own)
 
 
-def _members_of(groups: Groups, body: bytes, rows: int) -> tuple[IntArray, ...] | None:
-    """The rows of each group; None if they cannot be."""
+def _members_of(groups: Groups, body: bytes, rows: int) -> tuple[IntArray, ...]:
+    """The rows of each group; none if they are not known."""
     counts = groups.counts.astype(np.int64)
     if len(body) != 4 * counts.sum():
-        return None
+        return ()
     members = np.frombuffer(body, dtype="<u4").astype(np.int64)
     if members.size and (members.max() >= rows or len(set(members.tolist())) < len(members)):
-        return None
+        return ()
     return tuple(np.split(members, np.cumsum(counts)[:-1]))

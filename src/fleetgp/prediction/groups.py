@@ -15,6 +15,7 @@ the size of the scatter is sent.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -130,8 +131,7 @@ class Groups:
     def change(self, old: Groups) -> tuple[IntArray, Array]:
         """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
         mine, its = ([row.tobytes() for row in groups.packed] for groups in (self, old))
-        gone = np.array([row not in set(mine) for row in its], dtype=bool)
-        new = np.array([row not in set(its) for row in mine], dtype=bool)
+        gone, new = _beyond(its, mine), _beyond(mine, its)
         return np.flatnonzero(gone), self.packed[new]
 
     def changed(self, gone: IntArray, new: Array) -> Groups:
@@ -140,9 +140,23 @@ class Groups:
         return Groups.unpacked(np.concatenate([kept, new.reshape(-1, kept.shape[1])]), self.dimension)
 
 
+def _beyond(rows: Sequence[bytes], others: Sequence[bytes]) -> BoolArray:
+    """(n,) which rows are not among others, or more often than there.
+
+    >>> _beyond([b"x", b"y", b"x"], [b"x", b"z"])
+    array([False,  True,  True])
+    """
+    left, result = Counter(others), []
+    for row in rows:
+        result.append(left[row] < 1)
+        left[row] -= 1
+    return np.array(result, dtype=bool)
+
+
 def order_of(rows: Array, dimension: int) -> IntArray:
-    """The order of packed groups: by their places."""
-    return np.lexsort(tuple(rows[:, 1 + d] for d in reversed(range(dimension))))
+    """The order of packed groups: by their places, and of those with the same place by the rest."""
+    columns = [*range(1, 1 + dimension), 0, *range(1 + dimension, rows.shape[1])]
+    return np.lexsort(tuple(rows[:, k] for k in reversed(columns)))
 
 
 def sigma_points(places: Array, scatters: Array) -> Array:
