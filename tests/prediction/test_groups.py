@@ -15,8 +15,8 @@ from fleetgp.kernels.stationary import KERNELS
 from fleetgp.metrics import score
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
-from fleetgp.prediction import groups
-from fleetgp.prediction.groups import Groups, nearness, regrouped, roundest, split, summarize
+from fleetgp.prediction import committee, groups
+from fleetgp.prediction.groups import Groups, agree_on_groups, nearness, regrouped, roundest, split, summarize
 from tests.conftest import paper_shards
 
 THETA = (0.5, 0.4, 1.3, 0.2)
@@ -139,9 +139,11 @@ def test_rows_of_known_noise_are_weighted() -> None:
     kernel = fg.Fleet([noisy.as_given], theta=THETA, kernel="se", normalize=False).kernel
     found = summarize(noisy, [np.arange(6)], kernel, H)
     assert noisy.noise_std is not None
-    weights = 1.0 / (noisy.noise_std**2 + 0.04)
+    noise = noisy.noise_std**2 + 0.04
+    weights = 1.0 / np.maximum(noise, 0.5 * np.median(noise))
     np.testing.assert_allclose(found.values[0], np.average(noisy.values, weights=weights))
     np.testing.assert_allclose(found.places[0], np.average(noisy.inputs, axis=0, weights=weights))
+    assert weights.max() / weights.sum() < 0.4, "no row is nearly the whole group"
 
 
 @settings(max_examples=20)
@@ -326,3 +328,33 @@ def test_a_map_has_no_seam() -> None:
 
     assert jump(outs[0].mean) < 3.0 * jump(outs[1].mean)
     assert jump(outs[0].std) < 6.0 * jump(outs[1].std)
+
+
+@pytest.mark.parametrize("private", [None, "rows"])
+def test_whatever_a_fleet_does_no_two_groups_that_were_sent_differ_by_few_rows(
+    private: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else their difference describes these rows: calibrations, other thetas, new rows, and fresh posteriors."""
+    sent: list[set[frozenset[int]]] = [set() for _ in range(4)]
+    real = agree_on_groups
+
+    def watched(*arguments: Any) -> tuple[Groups, ...]:
+        result = real(*arguments)
+        for known, one in zip(sent, result, strict=True):
+            known |= {frozenset(some.tolist()) for some in one.members}
+        return result
+
+    monkeypatch.setattr(committee, "agree_on_groups", watched)
+    fleet = fg.Fleet(paper_shards(240, 4), "path", theta=THETA, kernel="matern32", normalize=False, private=private)
+    fleet.predict([[1.0, 1.0]])
+    fleet.calibrate(holdout="both")
+    for turn, theta in enumerate(([0.55, 0.38, 1.3, 0.2], [0.3, 0.9, 1.1, 0.2])):
+        fleet.observe(turn, *rows(13, seed=turn).as_given)
+        fleet.theta = np.array(theta)
+        fleet.predict([[1.0, 1.0]])
+        fleet.observe(turn, *rows(2, seed=turn + 5).as_given)
+        fleet.condition().predict([[1.0, 1.0]])
+        fleet.calibrate(holdout="rows", max_rows=60)
+    for known in sent:
+        assert known
+        assert min(len(one ^ other) for one in known for other in known if one != other) >= 5

@@ -81,6 +81,7 @@ from fleetgp.options import (
     default_kernel,
 )
 from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
+from fleetgp.prediction.conditioned import SentGroups
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress
@@ -201,6 +202,7 @@ class Fleet:
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
+        self._sent: SentGroups = {}  # the rows of the groups that agents have sent
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(given, self.inputs, self.coordinates)
@@ -579,6 +581,7 @@ class Fleet:
             target=self.target,
             labels=self.labels,
             private=self.private,
+            sent=self._sent,
         )
 
     def __repr__(self) -> str:

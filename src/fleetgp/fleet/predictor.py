@@ -105,9 +105,9 @@ class Predictor:
         )
         if method.decentralized not in self._conditioned:
             thetas, engine = np.tile(theta, (len(snapshot.shards), 1)), (options.engine, options.n_neighbours)
-            self._conditioned[method.decentralized] = self.cache.conditioned(
-                snapshot.shards, snapshot.kernel, thetas, view, *engine, snapshot.names
-            )
+            result = self.cache.conditioned(snapshot.shards, snapshot.kernel, thetas, view, *engine, snapshot.names)
+            result.sent = snapshot.sent
+            self._conditioned[method.decentralized] = result
         return self._conditioned[method.decentralized]
 
     def _prepared(
@@ -194,6 +194,7 @@ def calibrate_hosted(
 ) -> Calibration:
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
-    fleet = Fleetwide(snapshot.shards.moved(view.coordinates).load(), snapshot.kernel, theta / units, view.scaling)
+    shards, of_model = snapshot.shards.moved(view.coordinates).load(), theta / units
+    fleet = Fleetwide(shards, snapshot.kernel, of_model, view.scaling, snapshot.sent)
     with translate_theta_errors(units=units, names=snapshot.names):
         return calibrated(fleet, network, method, options, holding)

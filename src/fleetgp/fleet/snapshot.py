@@ -15,6 +15,7 @@ from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.graph import Topology
 from fleetgp.kernels.stationary import Kernel
+from fleetgp.prediction.conditioned import SentGroups
 from fleetgp.training import Fit
 
 NONE: IntArray = np.zeros(0, dtype=np.int64)
@@ -33,6 +34,7 @@ class ModelSnapshot:
     held: (M,) how many observations each agent has if its data are a sample of them; empty if they are all.
     units: of inputs and target by name, where they are known.  target, labels: the names of target and agents.
     private: "rows" if rows must not be sent.
+    sent: the rows of the groups that the agents have sent; it grows with every summary.
     """
 
     shards: Dataset
@@ -55,6 +57,7 @@ class ModelSnapshot:
     target: str = "y"
     labels: tuple[str, ...] = ()
     private: PrivateRows | None = None
+    sent: SentGroups = field(default_factory=dict)
 
     @property
     def fewest_rows(self) -> int:

@@ -16,7 +16,7 @@ of the remaining rows would differ by single rows from those that all agents hol
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy
@@ -55,7 +55,7 @@ from fleetgp.prediction.calibration import (
     neighbours_of,
     places_of,
 )
-from fleetgp.prediction.conditioned import Conditioned
+from fleetgp.prediction.conditioned import Conditioned, SentGroups
 from fleetgp.prediction.groups import Groups
 from fleetgp.prediction.methods import PredictionMethod, SharedState
 from fleetgp.prediction.results import Prediction
@@ -70,18 +70,24 @@ FEW, FOLDS_OF_FEW = 100, 20
 
 @dataclass(frozen=True)
 class Fleetwide:
-    """The hosted agents with what they all agree on: theta (P,) in the units of the data, and the scaling."""
+    """The hosted agents with what they all agree on: theta (P,) in the units of the data, and the scaling.
+
+    sent: the rows of the groups that they have sent.
+    """
 
     shards: Sequence[Observations]
     kernel: Kernel
     theta: Array
     scaling: Scaling
+    sent: SentGroups = field(default_factory=dict)
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
-        return Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
+        result = Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
+        result.sent = self.sent
+        return result
 
 
 def calibrate(

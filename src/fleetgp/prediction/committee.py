@@ -133,7 +133,10 @@ class Committee(PredictionMethod):
         if self.aggregation.grouped:
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             before = None if previous is None else previous.state.groups
-            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before)
+            keys = [(agent, options.min_rows, options.budget) for agent in network.hosted]
+            sent = [conditioned.sent.get(key, ()) for key in keys]
+            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent)
+            conditioned.sent |= {key: groups[key[0]].members for key in keys}
             return SharedState(groups=groups)
         if not self.aggregation.augmented:
             return SharedState()

@@ -26,6 +26,10 @@ from fleetgp.prediction.groups import Groups, all_of, as_observed
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
 
+#: The rows of each group that an agent has sent, by its number and options. They stay whatever the model is: groups of
+#: other rows would differ from these by a few rows.
+SentGroups = dict[tuple[int, int, float], tuple[IntArray, ...]]
+
 
 class Conditioned:
     """The posteriors of the agents hosted here, computed when a method first needs them, and kept.
@@ -63,6 +67,7 @@ class Conditioned:
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
+        self.sent: SentGroups = {}
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
     def in_user_units(self) -> AbstractContextManager[None]:

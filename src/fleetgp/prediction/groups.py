@@ -4,9 +4,9 @@ An agent splits its rows into groups of at least `min_rows` and sends a few numb
 their mean place, the scatter of their places, their mean value, and the variance of its error. To the others a group is
 one observation, the mean of the field over a few points that have the same mean place and scatter:
 
-    y_g = sum_i a_i y_i = (1 / S) sum_s f(p_s) + e_g        a_i proportional to 1 / v_i, the noise of row i
+    y_g = sum_i a_i y_i = (1 / S) sum_s f(p_s) + e_g        a_i proportional to 1 / max(v_i, half the median of v)
 
-    e_g ~ N(0, sum_i a_i^2 v_i + (a, -1/S)' K (a, -1/S)),   K the covariance of f at the rows and the points
+    e_g ~ N(0, sum_i a_i^2 v_i + (a, -1/S)' K (a, -1/S))    v_i the noise of row i, K the covariance of f at all places
 
 The second term is what the points miss of the rows. The agent knows it exactly, since it knows its rows. With up to
 three inputs the points are the 2 D sigma points of the scatter. With more inputs it is the mean place alone, and only
@@ -272,9 +272,10 @@ def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel,
     """One group as it travels."""
     # In one order in memory, whatever that of the data, so that sums are rounded alike.
     places, values, dimension = np.ascontiguousarray(data.inputs[rows]), data.values[rows], data.dimension
-    weights = 1.0 / noise
-    own = 1.0 / weights.sum()
-    weights *= own
+    # A row that is far more precise than the others would be the group.
+    weights = 1.0 / np.maximum(noise, 0.5 * np.median(noise))
+    weights /= weights.sum()
+    own = float(weights**2 @ noise)
     place = weights @ places
     apart = places - place
     if dimension > MOST_SCATTERED:
@@ -312,10 +313,12 @@ def agree_on_groups(
     h: Hyperparameters,
     options: PredictionOptions,
     before: Sequence[Groups] | None = None,
+    sent: Sequence[Sequence[IntArray]] | None = None,
 ) -> tuple[Groups, ...]:
     """Every agent's groups at every agent, each once over each edge of the tree.
 
     before: what all agents hold of the first rows; only groups that have changed are sent.
+    sent: the rows of the groups that the hosted agents have sent, of this model or of an earlier one.
     """
     dimension = shards[0].dimension
     if network.agents == 1:
@@ -324,11 +327,12 @@ def agree_on_groups(
     with network.phase("groups"):
         places = [data.inputs / scales for data in shards]
         old = [Groups.none(dimension) if before is None else before[agent] for agent in network.hosted]
-        size = size_that_fits(network, places, options, [own.members for own in old])
+        sent = [own.members for own in old] if sent is None else sent
+        size = size_that_fits(network, places, options, sent)
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
-        for data, where, known in zip(shards, places, old, strict=True):
-            new = summarize(data, regrouped(where, size, options.min_rows, known.members), kernel, h)
+        for data, where, known, whose in zip(shards, places, old, sent, strict=True):
+            new = summarize(data, regrouped(where, size, options.min_rows, whose), kernel, h)
             gone, more = new.change(known)
             own.append(new)
             parts["groups"].append(more)
