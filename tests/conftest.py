@@ -26,12 +26,7 @@ from fleetgp.arrays import Array
 from fleetgp.data import Shard
 from fleetgp.engines import expert
 from fleetgp.graph import Topology
-from fleetgp.graph.topology import GRAPHS
-from fleetgp.kernels.stationary import KERNELS
 from fleetgp.linalg.compiling import compiled_module
-from fleetgp.prediction.registry import METHODS as PREDICTORS
-from fleetgp.registry import Registry
-from fleetgp.training.methods import METHODS as TRAINERS
 from tests.cluster import small_cluster
 
 # Examples are the same in every run and may take as long as a busy machine needs. `make test-long` looks for new ones.
@@ -44,16 +39,6 @@ hypothesis_settings.load_profile("steady")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(autouse=True)
-def forgotten() -> Iterator[None]:
-    """What a test registers, or a page of the documentation, is gone after it."""
-    registries: list[Registry[Any]] = [KERNELS, expert.ENGINES, GRAPHS, TRAINERS, PREDICTORS]
-    before = [dict(registry) for registry in registries]
-    yield
-    for registry, items in zip(registries, before, strict=True):
-        registry._items = items
 
 
 def examples(count: int, **more: Any) -> hypothesis_settings:

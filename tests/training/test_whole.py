@@ -200,7 +200,7 @@ def test_what_has_no_moments_is_refused_with_what_to_use_instead(
     make: Any, options: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     f = make()
-    with pytest.raises(error, match=f"^dec-full-gp.*{said}.*train with dec-fact-gp and predict with dec-nn-grbcm$"):
+    with pytest.raises(error, match=f"^dec-full-gp.*{said}.*train with dec-fact-gp and predict with dec-summary$"):
         f.train("dec-full-gp", **options)
     assert f.theta is None
 
@@ -214,7 +214,7 @@ def test_what_has_no_moments_is_refused_with_what_to_use_instead(
     ],
 )
 def test_predictions_without_a_certificate_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(fg.FleetGPError, match=f"^dec-full-gp.*{said}.*dec-nn-grbcm"):
+    with pytest.raises(fg.FleetGPError, match=f"^dec-full-gp.*{said}.*dec-summary"):
         fleet(90, 3).predict(QUERIES, "dec-full-gp", **options)
 
 

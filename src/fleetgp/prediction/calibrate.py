@@ -8,6 +8,9 @@ prediction.
 
 Where rows are private, no input is sent either: the fleet is asked about places all over its box, which all agents
 know, and each agent carries the answers over to its own held-out rows (`_carried`).
+
+Where agents hold groups of each other's rows (dec-summary), whole groups are hidden, and no other ones are made: groups
+of the remaining rows would differ by single rows from those that all agents hold.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from fleetgp.model.observations import Observations
 from fleetgp.network import Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
-from fleetgp.prediction.answer import Question, predict
+from fleetgp.prediction.answer import Question, agree, predict
 from fleetgp.prediction.calibration import (
     EDGES,
     PASSES,
@@ -53,7 +56,8 @@ from fleetgp.prediction.calibration import (
     places_of,
 )
 from fleetgp.prediction.conditioned import Conditioned
-from fleetgp.prediction.methods import PredictionMethod
+from fleetgp.prediction.groups import Groups
+from fleetgp.prediction.methods import PredictionMethod, SharedState
 from fleetgp.prediction.results import Prediction
 
 #: Where rows are private: so many places all over the box are asked about, and so many near a row stand for it.
@@ -119,17 +123,28 @@ def _outcomes(
     """Fold by fold, what became of each hosted agent's held-out rows."""
     shards = fleet.shards
     box = _box(shards, network, method) if hold == "blocks" or holding.apart else None
-    pieces = [
-        row_pieces(own.inputs, own.values, holding.seed)
-        if hold == "rows"
-        else block_pieces(own.inputs, *_known(box), cells, holding.seed)
-        for own in shards
-    ]
+
+    def dealt(inputs: Array, values: Array) -> IntArray:
+        if hold == "rows":
+            return row_pieces(inputs, values, holding.seed)
+        return block_pieces(inputs, *_known(box), cells, holding.seed)
+
+    pieces = [dealt(own.inputs, own.values) for own in shards]
+    groups = _groups(fleet, network, method, options)
+    of_groups = [dealt(one.places, one.values) for one in groups]
+    for i, agent in enumerate(network.hosted if groups else ()):
+        for members, piece in zip(groups[agent].members, of_groups[agent].tolist(), strict=True):
+            pieces[i][members] = piece
     folds = FOLDS if hold == "blocks" or holding.apart else _folds(network, method, shards)
     most, deviations = max(1, holding.max_rows // folds), float(scipy.special.ndtri(0.5 + 0.5 * holding.level))
     count = 0
     for fold in range(folds):
-        hide = [hidden(own, fold, folds) for own in pieces]
+        if groups:
+            gone = [hidden_groups(one, of, fold, folds) for one, of in zip(groups, of_groups, strict=True)]
+            hide = [_rows_of(groups[i], gone[i], len(own)) for i, own in zip(network.hosted, shards, strict=True)]
+            shared = SharedState(groups=tuple(one.rows(~some) for one, some in zip(groups, gone, strict=True)))
+        else:
+            hide, shared = [hidden(own, fold, folds) for own in pieces], None
         rows = [
             drawn(np.flatnonzero(mask), most, own.inputs, own.values, holding.seed)
             for mask, own in zip(hide, shards, strict=True)
@@ -139,12 +154,12 @@ def _outcomes(
         conditioned = fleet.conditioned(hide, options)
         if holding.apart:
             queries = lattice(*_known(box), PLACES)
-            result = predict(conditioned, network, Question(method, queries, options))
+            result = predict(conditioned, network, Question(method, queries, options), shared)
             told = _carried(conditioned, network, places, queries, result)
             number = sum(len(own) for own in rows)
         else:
             queries, starts = _collected(network, method, places)
-            result = predict(conditioned, network, Question(method, queries, options))
+            result = predict(conditioned, network, Question(method, queries, options), shared)
             answers = zip(result.means, result.field_variances, starts, rows, strict=True)
             told = [(m[start:][: len(own)], v[start:][: len(own)]) for m, v, start, own in answers]
             number = len(queries)
@@ -161,6 +176,35 @@ def _outcomes(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
             f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
         )
+
+
+def _groups(
+    fleet: Fleetwide, network: Network, method: PredictionMethod, options: PredictionOptions
+) -> tuple[Groups, ...]:
+    """Every agent's groups, of all rows; none where the method has none."""
+    if not method.grouped or network.agents == 1:
+        return ()
+    nothing = [np.zeros(len(own), dtype=bool) for own in fleet.shards]
+    queries = np.zeros((0, fleet.shards[0].dimension))
+    return agree(fleet.conditioned(nothing, options), network, Question(method, queries, options)).groups
+
+
+def hidden_groups(groups: Groups, pieces: IntArray, fold: int, folds: int) -> BoolArray:
+    """(G,) which groups an agent hides in a fold, as all agents know: none of few rows, and never all."""
+    result = np.asarray(pieces % folds == fold)
+    if groups.counts.sum() < FEWEST:
+        return np.zeros_like(result)
+    if result.all():
+        result[0] = False
+    return result
+
+
+def _rows_of(groups: Groups, some: BoolArray, count: int) -> BoolArray:
+    """(N,) which of an agent's rows are in some of its groups."""
+    result = np.zeros(count, dtype=bool)
+    for rows, chosen in zip(groups.members, some, strict=True):
+        result[rows] = chosen
+    return result
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:

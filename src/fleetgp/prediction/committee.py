@@ -99,6 +99,10 @@ class Committee(PredictionMethod):
     def explained(self, prior: Array, participants: BoolArray, variances: Array) -> Array:
         return self.aggregation.explained(prior, participants, variances)
 
+    @property
+    def grouped(self) -> bool:
+        return self.aggregation.grouped
+
     def exact(self, agents: int) -> bool:
         return agents == 1
 

@@ -253,7 +253,13 @@ class Conditioned:
                 data,
                 agents,
                 thetas,
-                partial(self._expert, kernel=kernel or self.kernel, n_neighbours=neighbours, moments=moments),
+                partial(
+                    self._expert,
+                    kernel=kernel or self.kernel,
+                    engine=self.engine if kernel is None or self.engine != "moments" else "auto",
+                    n_neighbours=neighbours,
+                    moments=moments,
+                ),
                 self._room,
                 self._priors,
             )

@@ -124,6 +124,10 @@ class Groups:
         squares = np.diagonal(self.scatters, axis1=1, axis2=2) / scales**2
         return np.asarray(np.sqrt(squares.sum(axis=1)))
 
+    def rows(self, chosen: BoolArray) -> Groups:
+        """Some of them, without their members."""
+        return Groups.unpacked(self.packed[chosen], self.dimension)
+
     def change(self, old: Groups) -> tuple[IntArray, Array]:
         """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
         mine, its = ([row.tobytes() for row in groups.packed] for groups in (self, old))

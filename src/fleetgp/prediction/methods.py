@@ -277,6 +277,11 @@ class PredictionMethod(abc.ABC):
     def check_gradient(self, agents: int) -> None:
         """One clear error for a method that has no gradients."""
 
+    @property
+    def grouped(self) -> bool:
+        """Whether agents hold groups of each other's rows."""
+        return False
+
     def exact(self, agents: int) -> bool:
         """Whether it is one exact GP: of all data, or of those that count."""
         return False

@@ -113,7 +113,7 @@ def test_a_theta_beyond_the_grid_is_a_failure_that_tells_which_grid() -> None:
     fine = np.array([1.2, 0.1, 1.3, 0.1])
     assert not expert.covers(fine)
     with pytest.raises(
-        fg.NumericalError, match=r"\(\d+, \d+\) are needed at theta = \(l_1 = 1.2, l_2 = 0.1, .*dec-nn-grbcm"
+        fg.NumericalError, match=r"\(\d+, \d+\) are needed at theta = \(l_1 = 1.2, l_2 = 0.1, .*dec-summary"
     ):
         expert.evaluate(np.log(fine))
     assert expert.failing
