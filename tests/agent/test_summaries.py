@@ -400,3 +400,45 @@ def test_rows_are_found_where_others_came_before_them_and_a_row_that_has_gone_ta
     assert [rows.tolist() for rows in moved] == [[2, 5, 8], [3, 6, 11], [4, 7, 10]]
     left = own.found(members, twice.rows([0, 1, 2, 3, 5, 6, 7, 8, 9]))
     assert [rows.tolist() for rows in left] == [[0, 3, 5], [2, 4, 7]]
+
+
+def test_a_member_that_sends_groups_of_few_rows_is_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong, real = [False], SummarySync._message
+
+    def message(sync: SummarySync, agent: int, entry: Entry, base: Any) -> Any:
+        values = real(sync, agent, entry, base)
+        if wrong[0] and sync._id == 1:
+            values[-width(2)] = 4.0
+        return values
+
+    monkeypatch.setattr(SummarySync, "_message", message)
+    description, shards = describe(tmp_path, 3, edges=[(0, 1), (1, 2), (0, 2)], round=5, **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        groups = simulated_groups(agents)
+        wrong[0] = True
+        agents[1].data.append(near(shards[1], 6, seed=1))
+        answer = ask(description, "a0", QUERIES)
+        assert answer["members"] == ["a0", "a2"]
+        assert answer["data_of"] == ["a0", "a1", "a2"]
+        assert_simulated(answer, groups, agents)
+        wrong[0] = False
+        nonsense = said(tmp_path / "a0.log", "nonsense") + said(tmp_path / "a2.log", "nonsense")
+        assert {line["sender"] for line in nonsense} == {"a1"}
+        assert all("groups of at least 5 rows" in line["error"] for line in nonsense)
+
+
+def test_where_answers_are_local_only_the_question_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch)
+    description, _ = describe(tmp_path, 3, prediction_options="local = true", **FLEET)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        groups, shards = simulated_groups(agents), [agent.data.shard for agent in agents]
+        steps.phases.clear()
+        expected = simulated(agents[0]).predict(QUERIES, shards, groups, range(3))
+        for agent in agents:
+            answer = ask(description, agent.name, QUERIES)
+            np.testing.assert_allclose(answer["mean"], expected.means[agent.id], rtol=1e-9)
+        assert steps.taken == []
