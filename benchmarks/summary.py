@@ -32,7 +32,7 @@ TITLES = {
 OTHERS: dict[str, dict[str, Any]] = {
     "dec-nn-grbcm": {},
     "dec-nearest": {},
-    "dec-nearest, 120": {"n_nearest": 120},
+    "dec-nearest, 30 rows": {"n_nearest": 30},
     "dec-nn-rbcm": {},
     "dec-nn-gpoe": {},
 }

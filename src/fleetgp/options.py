@@ -287,7 +287,7 @@ class PredictionOptions:
         detail="Each query is conditioned on 4 times as many observations of an agent, the nearest ones.",
     )
     n_nearest: int = declared(
-        30,
+        120,
         whole(least=1),
         "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )

@@ -356,7 +356,7 @@ def _chosen_predictor(trainer: str, facts: Facts, private: Private | None, accur
         return "dec-nn-rbcm", ["dec-nn-rbcm sends least. Its intervals are too narrow: fleet.calibrate widens them."]
     if accuracy == "best" and private is None and (facts.kernel is None or facts.kernel.name in ROUGH):
         return "dec-nearest", [
-            "dec-nearest answers from the 30 nearest rows of the whole fleet, as one agent with all data would: the "
+            "dec-nearest answers from the 120 nearest rows of the whole fleet, as one agent with all data would: the "
             "best for rough fields. These rows are sent to the root of the tree."
         ]
     return PREDICTOR, [

@@ -135,6 +135,13 @@ class Summary:
     entries: Mapping[int, Entry]
     own: Own | None = None
 
+    def members(self, shard: Observations) -> list[IntArray]:
+        """The rows of each of the groups that this agent has sent, as far as they are among these."""
+        groups = self.entries[self.own.agent].groups if self.own and self.own.agent in self.entries else None
+        if self.own is None or groups is None or len(groups.members) != len(groups):
+            return []
+        return self.own.found(groups.members, shard)
+
     @cached_property
     def versions(self) -> dict[int, Version]:
         return {agent: entry.version for agent, entry in sorted(self.entries.items())}
@@ -291,8 +298,11 @@ class SummarySync:
         rows, least = data.shards[0], self._options.min_rows
         places, counted = rows.inputs / data.kernel.scales(h, rows.dimension)[0], int(old.counts.sum())
         members: Sequence[IntArray] = ()
+        held = self._file.current
         if own is not None and len(old.members) == len(old):
             members = own.found(old.members, shard)
+        elif own is None and held is not None and held.own is not None:  # they were sent of another model
+            members = held.members(shard)
         elif 0 < counted <= len(shard):  # the agent has lost its file: its first rows are in the groups
             first = summarize(rows, regrouped(places[:counted], size, least, ()), data.kernel, h)
             if not _alike(first, old):  # nobody knows which: the groups stay as they are

@@ -119,8 +119,10 @@ class TrainingTask:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
-                fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling)
-                options = self._description.prediction_options()
+                options, held = self._description.prediction_options(), self._memory.summary
+                key = network.hosted[0], options.min_rows, options.budget
+                sent = {} if held is None else {key: tuple(held.members(shard))}
+                fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling, sent)
                 private = self._description.private is not None
                 holding = Holding(hold, seed=self._description.seed, apart=private)
                 calibration = calibrate(fleet, network, prediction_method(part.method), options, holding)
