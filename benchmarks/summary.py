@@ -21,7 +21,7 @@ from fleetgp.metrics import Scores, score
 
 PROTEIN = DATA / "protein.npz"
 #: Rows and queries of each set, and its kernel.
-ROWS, QUERIES, KERNEL = 20_000, 2000, "matern32"
+ROWS, QUERIES, KERNEL = 10_000, 1000, "matern32"
 SETS = ("box", "atlantic", "days", "protein")
 TITLES = {
     "box": "the paper's box of the Gulf Stream, 2 inputs",

@@ -961,7 +961,7 @@ class Fleet:
         method: str | None = None,
         *,
         holdout: str = "both",
-        level: float = 0.95,
+        level: float = LEVEL,
         cells: int | None = None,
         max_rows: int = 300,
         seed: int | None = None,

@@ -19,6 +19,7 @@ from fleetgp.validation import check_whole
 #: The kinds of content a message part can have.
 #: "inputs" and "observations" are an agent's own data, "moments" sums over them, which reveal few points entirely;
 #: "queries" are what somebody asks, "agenda" what is to be done, "participants" who has a say in which query.
+# Frames name a kind by its position here: new ones come last, in the next version of the format.
 KINDS = (
     "hyperparameters",
     "predictions",

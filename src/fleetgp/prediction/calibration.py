@@ -15,6 +15,7 @@ import numpy as np
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.partition import HOLDS, Hold
 from fleetgp.errors import InputError, check_name, shortened
+from fleetgp.metrics import LEVEL
 from fleetgp.network import Ledger
 from fleetgp.options import Eta, PredictionOptions
 from fleetgp.prediction.methods import PredictionMethod
@@ -48,7 +49,7 @@ class Holding:
     """
 
     holdout: str = BOTH
-    level: float = 0.95
+    level: float = LEVEL
     cells: int | None = None
     max_rows: int = 300
     seed: int = 0

@@ -134,7 +134,7 @@ class Committee(PredictionMethod):
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             before = None if previous is None else previous.state.groups
             keys = [(agent, options.min_rows, options.budget) for agent in network.hosted]
-            sent = [conditioned.sent.get(key, ()) for key in keys]
+            sent = [conditioned.sent.get(key, before[key[0]].members if before else ()) for key in keys]
             groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent)
             conditioned.sent |= {key: groups[key[0]].members for key in keys}
             return SharedState(groups=groups)
