@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.timing import Table, Tables, seconds
 from fleetgp.metrics import Scores, score
 
 PROTEIN = DATA / "protein.npz"
+FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "summary.png"
 #: Rows and queries of each set, and its kernel.
 ROWS, QUERIES, KERNEL = 10_000, 1000, "matern32"
 SETS = ("box", "atlantic", "days", "protein")
@@ -152,4 +154,35 @@ def summary(chosen: tuple[str, ...] = SETS) -> Tables:
         for by in ("regions", "random"):
             print(f"\n{name}, {by}", flush=True)
             found.tables.append(table(name, by))
+    if chosen == SETS:
+        draw(found, FIGURE)
+        found.note(f"![CRPS against bytes per link; open marks: rows dealt at random](figures/{FIGURE.name})")
     return found
+
+
+def draw(found: Tables, path: Path) -> None:
+    """CRPS against bytes per link, 16 agents: a panel for each set, regions filled, rows dealt at random open."""
+    import matplotlib.pyplot as plt
+
+    methods = {"dec-summary": "o", "dec-nn-grbcm": "s", "dec-nearest": "^", "dec-nn-rbcm": "v"}
+    figure, axes = plt.subplots(1, len(SETS), figsize=(11.0, 3.2), sharey=True, layout="constrained")
+    for k, (ax, name) in enumerate(zip(axes, SETS, strict=True)):
+        for table, filled in zip(found.tables[2 * k : 2 * k + 2], (True, False), strict=True):
+            for method, marker in methods.items():
+                rows = [
+                    (max(float(row[4]), 0.5), float(row[2]))
+                    for row in table.rows
+                    if row[0] == "16" and row[1].split(",")[0] == method and not row[1].endswith(("local", "theta"))
+                ]
+                colour = f"C{list(methods).index(method)}"
+                style = {"linestyle": "-" if filled else ":", "markerfacecolor": colour if filled else "white"}
+                label = method if filled and not k else None
+                ax.plot(
+                    *np.array(sorted(rows)).T, marker, color=colour, markersize=5, linewidth=1, label=label, **style
+                )
+        ax.axhline(1.0, color="grey", linewidth=0.8)
+        ax.set(xscale="log", xlabel="kB per link", title=TITLES[name].split(",")[0], ylim=(0.95, 1.65))
+        ax.title.set_fontsize(9)
+    axes[0].set_ylabel("CRPS / pooled GP")
+    axes[0].legend(fontsize=7, frameon=False)
+    figure.savefig(path, dpi=150)
