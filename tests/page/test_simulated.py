@@ -14,7 +14,7 @@ pytest.importorskip("starlette")
 import fleetgp as fg
 from fleetgp.errors import InputError, NetworkError
 from fleetgp.page.server import PageServer, saved_page
-from fleetgp.page.simulated import ETA, demo_fleet
+from fleetgp.page.simulated import demo_fleet
 from fleetgp.progress import Listener, Progress
 from tests.page.browsers import tab
 
@@ -42,7 +42,7 @@ def test_the_demo_learns_is_mapped_and_answers(browser: Any) -> None:
     fit = same.train("dec-apx-gp", theta0=fg.PAPER_THETA0)
     told = fleet.picture()[1]
     np.testing.assert_allclose(list(told["model"]["theta"].values()), fit.thetas[0], rtol=1e-9)
-    expected = same.predict([[0.5, 0.5]], "dec-nn-grbcm", agent=0, eta=ETA)
+    expected = same.predict([[0.5, 0.5]], agent=0)
     answer = fleet.ask({"point": [0.5, 0.5]})
     assert answer["mean"] == pytest.approx(float(expected.mean[0]), rel=1e-9)
     assert answer["deviation"] == pytest.approx(float(np.sqrt(expected.variance[0])), rel=1e-6)
