@@ -119,7 +119,7 @@ def test_dark_phone_and_no_mouse(browser: Any, shown: tuple[FakeFleet, str], tmp
         assert page.evaluate(theme) == "dark"
         page.get_by_role("button", name="Light").click()
         assert page.evaluate(theme) == "light"
-        page.reload()
+        page.reload(wait_until="domcontentloaded")  # "load" may wait for the stream of changes
         one.wait_for_map()
         assert page.evaluate(theme) == "light", "it is remembered"
         wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
