@@ -149,7 +149,7 @@ def _map_note(out: Prediction) -> str:
     alike = f"their means differ by {apart:.0e} at most" if apart else "all have the same mean, to the last bit"
     return (
         f"\nEvery agent can be asked: with {PREDICTOR} {alike}.\n"
-        f"A point needed {out.participants.sum(axis=0).mean():.1f} of the {AGENTS} agents, on average (eta = {ETA})."
+        f"A point needed {out.participants.sum(axis=0).mean():.1f} of the {AGENTS} agents, on average."
     )
 
 
