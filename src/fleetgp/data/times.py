@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
@@ -112,3 +113,87 @@ def _moment(value: Any, what: str) -> np.datetime64:
         return np.datetime64(value.strip().removesuffix("Z"), "us")
     except ValueError as error:
         raise InputError(f"{what}: expected a date like 2021-01-31 or 2021-01-31T12:00, got {value!r}") from error
+
+
+# ---- the input that is a time ----------------------------------------------------------------------------------------
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*", re.IGNORECASE)
+#: Microseconds of the units in which a duration can be given.
+_SPANS = {"second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
+_SPANS["week"] = 7 * _SPANS["day"]
+_SHORT = {"s": "second", "min": "minute", "h": "hour", "d": "day", "w": "week"}
+
+
+def time_input(inputs: Sequence[str] | None, units: Mapping[str, str], given: str | None = None) -> int | None:
+    """Return the number of the input that is the time; None if there is none, or several.
+
+    given: its name, where the caller named it. Otherwise it is the only input with a unit of times.
+
+    >>> time_input(("lon", "when"), {"when": "days since 1970-01-01"}), time_input(("lon", "day"), {}, "day")
+    (1, 1)
+    >>> time_input(("lon", "day"), {}) is None
+    True
+    """
+    names = list(inputs or ())
+    if given is not None:
+        if given not in names:
+            raise InputError(
+                f"time: expected one of the inputs ({', '.join(names) or 'they have no names'}), got {given!r}"
+            )
+        return names.index(given)
+    times = [number for number, name in enumerate(names) if time_unit_of(units.get(name)) is not None]
+    return times[0] if len(times) == 1 else None
+
+
+def duration(value: Any, units: str | None, what: str) -> float:
+    """Return a span of time in the unit of an input: of a number in that unit, or a text such as "3 days".
+
+    units: of the input.  what: the name of the argument, for errors.
+
+    >>> duration("36 hours", "days since 1970-01-01", "window"), duration(2, None, "window")
+    (1.5, 2.0)
+    """
+    unit = time_unit_of(units)
+    if isinstance(value, str):
+        matched = _DURATION.fullmatch(value)
+        word = "" if matched is None else matched[2].lower()
+        span = _SPANS.get(_SHORT.get(word, word.removesuffix("s") if len(word) > 1 else word))
+        if matched is None or span is None:
+            raise InputError(f'{what}: expected a duration such as "3 days", "36 hours" or "90 min", got {value!r}')
+        if unit is None:
+            raise InputError(
+                f"{what}: expected a number in the unit of the time input, which is no date, got {value!r}"
+            )
+        value = float(matched[1]) * span / _LENGTHS[unit]
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not value > 0:
+        raise InputError(f'{what}: expected a duration above 0, as a number or a text such as "3 days", got {value!r}')
+    return float(value)
+
+
+def moment(value: Any, units: str | None, what: str) -> float:
+    """Return a point in time as the number that the input has: of a number, a date as text, or a datetime.
+
+    units: of the input.  what: the name of the argument, for errors.
+
+    >>> moment("1970-01-03T12:00", "days since 1970-01-01", "before"), moment(2.5, None, "before")
+    (2.5, 2.5)
+    """
+    unit = time_unit_of(units)
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        if not np.isfinite(value):
+            raise InputError(f"{what}: expected a point in time, got {value}")
+        return float(value)
+    if unit is None:
+        raise InputError(f"{what}: expected a number in the unit of the time input, which is no date, got {value!r}")
+    if isinstance(value, str):
+        numbers = numbers_of_times([value], unit, what)
+    else:
+        try:
+            zone = getattr(value, "tzinfo", None)
+            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if zone is not None else value
+            numbers = numbers_of_times(np.array([plain], dtype="datetime64[us]"), unit, what)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{what}: expected a date or a number, got {value!r}") from error
+    if not np.isfinite(numbers[0]):
+        raise InputError(f"{what}: expected a date such as 2021-01-31 or 2021-01-31T12:00, got {value!r}")
+    return float(numbers[0])
