@@ -1,11 +1,18 @@
-"""The rows an agent was sent, in a file that only grows: a batch is there whole, or not at all.
+"""The rows an agent was sent, and those that left it, in one file: each line is there whole, or not at all.
 
-One line a batch, {"request": ID, "columns": [...], "rows": [[...], ...], "check": CRC-32 of what stands before it}; the
-end of the line makes it count. Older files have one line a row, {"x": 1.0, "y": 2.0, ...}; these are still read.
+A line is a JSON object whose last entry is the CRC-32 of what stands before it; the end of the line makes it count.
+
+- {"request": NAME, "columns": [...], "rows": [[...], ...]}: a batch.
+- {"leave": NAME, ...}: a `Departure`, rows that count no more. A row is known by its request and its number there.
+- {"base": ..., ...}, {"known": [[NAME, rows, check], ...]} and {"part": NAME, "numbers": [[first, end], ...], ...}: what
+  `Journal.compact` leaves of an older file: what has left, the names of requests, and the rows that still count.
+
+Older files have one line a row, {"x": 1.0, "y": 2.0, ...}; these are still read.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import fcntl
 import json
@@ -13,57 +20,112 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, StorageError
 from fleetgp.files import private_folder, sync_folder, whole
 
 _CHECK = re.compile(r', "check": "([0-9a-f]{8})"\}$')
 _JSON = json.JSONDecoder()
 
+#: The names of so many requests are kept after their rows have left; those of rows that count stay in any case.
+KNOWN = 10_000
+#: So many receipts of removals are kept.
+RECEIPTS = 1_000
+#: Bytes below which a file is not compacted on its own.
+SMALL = 2**16
+#: Names on one line of a compacted file, and rows.
+PER_LINE = 500
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows that were sent at once, and their text. request, check: empty for a row of an older file."""
+    """Rows that were sent at once. check: of their line; empty for a row of an older file and for a part.
+
+    numbers: of the rows in the request; None: all, in order.
+    """
 
     rows: list[list[float]]
-    text: str
     request: str = ""
     check: str = ""
+    numbers: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """Names of requests, each with how many rows it had, and their check."""
+
+    requests: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Departure:
+    """Rows that leave at once, and what is to be remembered of them.
+
+    request: the name of an operator's request; empty if there was none.
+    sent: rows of the journal, as (request, first number, end).
+    keys, times: hashes of rows of the data file, one for each row that leaves, and their times (NaN: they have none).
+    horizon: rows with an earlier time do not count from now on, whenever they come; None: as before.
+    removed: how many of the rows were taken back; the others are forgotten.
+    kept: the groups that stand for forgotten rows from now on, as plain values; None: as before.
+    receipt: what the operator is told, as plain values.
+    """
+
+    request: str = ""
+    sent: tuple[tuple[str, int, int], ...] = ()
+    keys: Any = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    times: Array = field(default_factory=lambda: np.zeros(0))
+    horizon: float | None = None
+    removed: int = 0
+    kept: Any = None
+    receipt: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """What is remembered of all that left before: a `Departure` with the sums, and how many sent rows are gone."""
+
+    departure: Departure
+    gone: int
+    receipts: tuple[tuple[str, Any], ...]
+
+
+Record = Batch | Known | Departure | Base
 
 
 class Journal:
-    """columns: what a row holds.  largest: numbers beyond it are damage.
+    """columns: what a row holds.  largest: numbers beyond it are damage.  time: the column of the time, if there is one.
 
-    rows: (N, C), all that is kept.  damaged: lines in the middle that could not be read when the file was opened; what
+    rows: (N, C), all that count.  damaged: lines in the middle that could not be read when the file was opened; what
     was sound in them is kept, and the file as it was is `aside` (None if there was no room for a copy).
     missing_rows, missing_bytes: how much was acknowledged and is not in the file when it is opened.
+    horizon: rows with an earlier time do not count.  keys, times: hashes of the rows of the data file that left, and
+    their times.  gone: how many rows that were sent have left.  removed: how many rows were taken back.
+    kept: groups that stand for forgotten rows, as plain values.  receipts: of removals, by request.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str], largest: float) -> None:
-        self.path, self.columns, self._largest = path, tuple(columns), largest
-        self.damaged = 0
-        self.aside: Path | None = None
-        self._requests: dict[str, tuple[int, str]] = {}  # how many rows, and their check
+    def __init__(self, path: Path, columns: Sequence[str], largest: float, time: int | None = None) -> None:
+        self.path, self.columns, self._largest, self._time = path, tuple(columns), largest, time
         self._size = 0
         self._doubtful = False  # behind `_size` there may be something that was refused
         self._mark = path.with_suffix(".acknowledged")
+        self.damaged = 0
+        self.aside: Path | None = None
+        self._begin()
         acknowledged_bytes, acknowledged_rows = self._acknowledged = _read_mark(self._mark)
         self.missing_bytes = acknowledged_bytes
-        batches: list[Batch] = []
         if os.path.lexists(path):
             with self._opened() as file:
-                batches = self._recall(file)
-        rows = [row for batch in batches for row in batch.rows]
-        self.rows: Array = np.array(rows) if rows else np.zeros((0, len(self.columns)))
-        self.missing_rows = max(0, acknowledged_rows - len(rows))
+                self._recall(file)
+        self.missing_rows = max(0, acknowledged_rows - len(self.rows))
         if self._acknowledged != (0, 0) and not self._doubtful:
             self._note()  # what is missing is reported once
 
@@ -78,13 +140,39 @@ class Journal:
             f"the file was cut or changed: {kept}"
         )
 
+    @property
+    def bytes(self) -> int:
+        """Of the file."""
+        return self._size
+
+    @property
+    def copies(self) -> list[Path]:
+        """Copies of damaged files, which keep the rows that they have."""
+        return sorted(self.path.parent.glob(f"{self.path.stem}.damaged-*{self.path.suffix}"))
+
     def knows(self, request: str) -> bool:
         return request in self._requests
+
+    def of_request(self, name: str) -> BoolArray | None:
+        """(N,) which rows were sent under this name, or under it and the number of a part; None if it is unknown."""
+        pattern = re.compile(rf"{re.escape(name)}(-\d+)?")
+        numbers = [number for number, one in enumerate(self._names) if pattern.fullmatch(one)]
+        if not numbers and not any(pattern.fullmatch(one) for one in self._requests):
+            return None
+        return np.asarray(np.isin(self._whose, numbers))
+
+    def sent(self, rows: BoolArray) -> tuple[tuple[str, int, int], ...]:
+        """Rows of the journal (N,), as a `Departure` has them."""
+        chosen = np.flatnonzero(rows)
+        order = chosen[np.lexsort((self._numbers[chosen], self._whose[chosen]))]
+        whose, numbers = self._whose[order], self._numbers[order]
+        runs = _runs((np.diff(whose) != 0) | (np.diff(numbers) != 1), len(order))
+        return tuple((self._names[whose[a]], int(numbers[a]), int(numbers[b - 1]) + 1) for a, b in runs)
 
     def append(self, values: Array, request: str) -> bool:
         """Keep a batch: on disk when this returns, and nowhere if it fails. False if this request is there already."""
         body = json.dumps({"request": request, "columns": self.columns, "rows": values.tolist()})
-        check = f"{zlib.crc32(body.encode()):08x}"
+        check = _crc(body)
         if request in self._requests:
             count, earlier = self._requests[request]
             if earlier != check:
@@ -93,7 +181,175 @@ class Journal:
                     f"got {len(values)} others: give new rows a new request"
                 )
             return False
-        line = f'{body[:-1]}, "check": "{check}"}}'.encode()
+        self._write_line(body, Batch(values.tolist(), request, check))
+        return True
+
+    def leave(self, departure: Departure) -> bool:
+        """Let rows leave: on disk when this returns; nothing has changed if it fails. False if it is there already."""
+        if departure.request and departure.request in self.receipts:
+            return False
+        self._write_line(_leave_line(departure, self.columns), departure)
+        return True
+
+    # ---- what the lines mean ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """As without a file."""
+        self.rows: Array = np.zeros((0, len(self.columns)))
+        self._whose: IntArray = np.zeros(0, dtype=np.int64)  # the number of each row's name
+        self._numbers: IntArray = np.zeros(0, dtype=np.int64)
+        self._names: list[str] = []
+        self._costs: list[float] = []  # bytes for each row of a name
+        self._positions: dict[str, int] = {}
+        self._unnamed = 0
+        self._requests: dict[str, tuple[int, str]] = {}  # how many rows, and their check
+        self._waiting: list[tuple[Array, IntArray, IntArray]] = []
+        self._based = 0  # bytes of a compacted file's lines before its rows
+        self.horizon = -np.inf
+        self.keys: Any = np.zeros(0, dtype=np.uint64)
+        self.times: Array = np.zeros(0)
+        self.gone = self.removed = 0
+        self.kept: Any = None
+        self.receipts: dict[str, Any] = {}
+
+    def _apply(self, record: Record, size: int) -> None:
+        """Take in a line of so many bytes; rows count after `_settle`."""
+        if isinstance(record, Batch):
+            self._add(record, size)
+        elif isinstance(record, Known):
+            self._requests.update({name: (count, check) for name, count, check in record.requests})
+            self._based += size
+        elif isinstance(record, Departure):
+            self._settle()
+            self._leave(record)
+        elif not self._based:  # of the two copies of a base the second counts where the first is damaged
+            self._leave(record.departure)
+            self.gone, self.receipts = record.gone, dict(record.receipts)
+            self._based = 2 * size
+
+    def _add(self, batch: Batch, size: int) -> None:
+        count = len(batch.rows)
+        if batch.check:
+            if self._requests.get(batch.request) == (count, batch.check):
+                return  # the same request twice, as after joining two copies of a file
+            self._requests[batch.request] = count, batch.check
+        if batch.request not in self._positions:
+            self._positions[batch.request] = len(self._names)
+            self._names.append(batch.request)
+            self._costs.append(0.0)
+        whose = self._positions[batch.request]
+        self._costs[whose] = max(self._costs[whose], size / count)
+        numbers = np.arange(count) if batch.numbers is None else np.array(batch.numbers, dtype=np.int64)
+        if not batch.request and batch.numbers is None:
+            numbers = numbers + self._unnamed
+        if not batch.request:
+            self._unnamed = max(self._unnamed, int(numbers.max()) + 1)
+        self._waiting.append((np.array(batch.rows), np.full(count, whose), numbers))
+
+    def _settle(self) -> None:
+        """Let the rows of earlier batches count, but for those before the horizon."""
+        if self._waiting:
+            rows, whose, numbers = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
+            self._waiting = []
+            late = self._early(rows)
+            self.gone += int(late.sum())
+            self.rows = np.concatenate([self.rows, rows[~late]])
+            self._whose = np.concatenate([self._whose, whose[~late]])
+            self._numbers = np.concatenate([self._numbers, numbers[~late]])
+
+    def _early(self, rows: Array) -> BoolArray:
+        """(n,) which rows have a time before the horizon."""
+        if self._time is None:
+            return np.zeros(len(rows), dtype=bool)
+        return np.asarray(rows[:, self._time] < self.horizon)
+
+    def _leave(self, departure: Departure) -> None:
+        if departure.horizon is not None:
+            self.horizon = max(self.horizon, departure.horizon)
+        leaving = self._early(self.rows)
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for name, first, end in departure.sent:
+            if name in self._positions:
+                spans.setdefault(self._positions[name], []).append((first, end))
+        if spans:
+            chosen = np.flatnonzero(np.isin(self._whose, list(spans)))
+            whose, numbers = self._whose[chosen], self._numbers[chosen]
+            for position, parts in spans.items():
+                mine = whose == position
+                for first, end in parts:
+                    leaving[chosen[mine & (numbers >= first) & (numbers < end)]] = True
+        self.gone += int(leaving.sum())
+        stay = ~leaving
+        self.rows, self._whose, self._numbers = self.rows[stay], self._whose[stay], self._numbers[stay]
+        keys, times = np.append(self.keys, departure.keys), np.append(self.times, departure.times)
+        needed = ~(times < self.horizon)  # the others do not count in any case
+        self.keys, self.times = keys[needed], times[needed]
+        self.removed += departure.removed
+        if departure.kept is not None:
+            self.kept = departure.kept
+        if departure.request:
+            self.receipts[departure.request] = departure.receipt
+        for old in list(self.receipts)[:-RECEIPTS]:
+            del self.receipts[old]
+
+    # ---- compaction ------------------------------------------------------------------------------------------
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether more than half of the file is of rows that do not count any more."""
+        counted = self._based + float(np.array(self._costs)[self._whose].sum()) if self._names else 0.0
+        return self._size > max(SMALL, 2 * counted)
+
+    def compact(self) -> None:
+        """Rewrite the file with what still counts, in one step; a crash leaves the file before or after it.
+
+        Of the requests whose rows have left, the newest `KNOWN` names stay: repeating one of them has no effect.
+        """
+        used = {self._names[number] for number in np.unique(self._whose).tolist()}
+        old = set(list(self._requests)[:-KNOWN]) - used
+        known = tuple((name, *fact) for name, fact in self._requests.items() if name not in old)
+        horizon = self.horizon if np.isfinite(self.horizon) else None
+        sums = Departure("", (), self.keys, self.times, horizon, self.removed, self.kept)
+        base = Base(sums, self.gone, tuple(self.receipts.items()))
+        text = _base_line(base, self.columns)
+        records: list[tuple[str, Record]] = [(text, base), (text, base)]  # twice: what has left must not come back
+        for start in range(0, len(known), PER_LINE):
+            part = Known(known[start : start + PER_LINE])
+            records.append((json.dumps({"known": part.requests}), part))
+        records += self._parts()
+        lines = [_with_check(body) for body, _ in records]
+        data = b"".join(line + b"\n" for line in lines)
+        with self._opened() as file:
+            self._repair(file)
+            try:
+                _write_mark(self._mark, 0, 0, sync=True)  # the numbers of the longer file would report a loss
+                _write_whole(self.path, data)
+            except BaseException:
+                self._note()
+                raise
+            self._begin()
+            for line, (_, record) in zip(lines, records, strict=True):
+                self._apply(record, len(line) + 1)
+            self._settle()
+            self._size, self._doubtful = len(data), False
+            sync_folder(self.path.parent)
+        self._note()
+
+    def _parts(self) -> Iterator[tuple[str, Batch]]:
+        """The rows that count, in their order, with their names and numbers."""
+        for first, end in _runs(np.diff(self._whose) != 0, len(self._whose)):
+            for start in range(first, end, PER_LINE):
+                some = slice(start, min(end, start + PER_LINE))
+                name, numbers = self._names[self._whose[start]], tuple(self._numbers[some].tolist())
+                rows = self.rows[some].tolist()
+                facts = {"part": name, "numbers": _spans(numbers), "columns": self.columns, "rows": rows}
+                yield json.dumps(facts), Batch(rows, name, "", numbers)
+
+    # ---- the file -------------------------------------------------------------------------------------------
+
+    def _write_line(self, body: str, record: Record) -> None:
+        """Write a line and take it in; without its end, which is written last, it does not count."""
+        line = _with_check(body)
         private_folder(self.path.parent)
         with self._opened() as file:
             self._repair(file)
@@ -110,25 +366,17 @@ class Journal:
                     self._repair(file)
                 raise
         self._size += len(line) + 1
-        self._requests[request] = len(values), check
-        self.rows = np.concatenate([self.rows, values])
+        self._apply(record, len(line) + 1)
+        self._settle()
         self._note()
-        return True
 
     def _note(self) -> None:
         """Write down how much is acknowledged from now on. A crash before it leaves a lower number, which does no harm.
 
         It is not synced, and a failure is none of the append: then less is noticed, and nothing is lost.
         """
-        mark = f"{self._size:020d} {len(self.rows):020d}"
         with suppress(OSError):
-            file = os.open(self._mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-            try:
-                os.pwrite(file, f"{mark} {zlib.crc32(mark.encode()):08x}\n".encode(), 0)
-            finally:
-                os.close(file)
-
-    # ---- the file -------------------------------------------------------------------------------------------
+            _write_mark(self._mark, self._size, len(self.rows))
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -153,13 +401,16 @@ class Journal:
 
     def _lock(self, file: int) -> None:
         """Another process of this agent, started by mistake, must not mend what this one is writing."""
+        twice = f"{self.path}: another process is writing to it: does the agent run twice?"
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StorageError(f"{self.path}: another process is writing to it: does the agent run twice?") from error
+            raise StorageError(twice) from error
         except OSError as error:
             if error.errno not in (errno.ENOLCK, errno.ENOTSUP):  # a file system without locks
                 raise
+        if os.fstat(file).st_ino != os.stat(self.path).st_ino:  # it was compacted in between
+            raise StorageError(twice)
 
     def _repair(self, file: int) -> None:
         """Cut off what was refused and could not be cut off then; one error if somebody else changed the file."""
@@ -174,8 +425,8 @@ class Journal:
             os.fsync(file)
             self._doubtful = False
 
-    def _recall(self, file: int) -> list[Batch]:
-        """All batches. What a crash cut short was never acknowledged; what is damaged is left out, and a copy kept."""
+    def _recall(self, file: int) -> None:
+        """All lines. What a crash cut short was never acknowledged; what is damaged is left out, and a copy kept."""
         with open(file, "rb", closefd=False) as stream:
             data = stream.read()
         self.missing_bytes = max(0, self._acknowledged[0] - len(data))
@@ -183,26 +434,22 @@ class Journal:
         torn = end < len(data) and end < self._acknowledged[0]  # the last line was whole, and acknowledged
         lines = data + b"\n" if torn else data[:end]
         self._size, self._doubtful = end, end < len(data)
-        kept: list[Batch] = []
+        kept: list[str] = []
         strangers: list[int] = []
         for number, line in enumerate(lines.split(b"\n")[:-1], start=1):
-            batches, sound = self._read(line, number, strangers)
+            records, sound = self._read(line, number, strangers)
             self.damaged += not sound
-            for batch in batches:
-                fact = (len(batch.rows), batch.check)
-                if batch.request and self._requests.get(batch.request) == fact:
-                    continue  # the same request twice, as after joining two copies of a file
-                self._requests[batch.request] = fact
-                kept.append(batch)
-        self._requests.pop("", None)
+            for text, record in records:
+                self._apply(record, len(text.encode()) + 1)
+                kept.append(text)
+        self._settle()
         if strangers and not kept:
             raise self._stranger(strangers[0])
         if self.damaged or torn:
-            self._set_aside(data, "".join(f"{batch.text}\n" for batch in kept).encode())
+            self._set_aside(data, "".join(f"{text}\n" for text in kept).encode())
         else:
             with suppress(OSError):  # then before the next append
                 self._repair(file)
-        return kept
 
     def _set_aside(self, data: bytes, sound: bytes) -> None:
         """Keep a copy of a damaged file, and its sound lines in its place; without room for both it stays as it is."""
@@ -221,44 +468,63 @@ class Journal:
 
     # ---- lines ----------------------------------------------------------------------------------------------
 
-    def _read(self, line: bytes, number: int, strangers: list[int]) -> tuple[list[Batch], bool]:
-        """The batches of a line, and whether it is sound. In a damaged one whole batches may stand beside fragments."""
+    def _read(self, line: bytes, number: int, strangers: list[int]) -> tuple[list[tuple[str, Record]], bool]:
+        """The records of a line, and whether it is sound. In a damaged one whole records may stand beside fragments."""
         if not line:
             return [], True
         text = line.decode(errors="replace")  # what is replaced fails its check, or is no JSON
-        batch = self._batch(text, number, strangers)
-        if batch is not None and batch.text == text:
-            return [batch], True
-        pieces = [self._batch(piece, number, []) for piece in re.split(r'(?=\{")', text)]
-        return [batch for batch in pieces if batch is not None], False
+        record = self._record(text, number, strangers)
+        if record is not None and record[0] == text:
+            return [record], True
+        pieces = [self._record(piece, number, []) for piece in re.split(r'(?=\{")', text)]
+        return [record for record in pieces if record is not None], False
 
-    def _batch(self, text: str, number: int, strangers: list[int]) -> Batch | None:
-        """What begins here, or None if that is no batch. A sound one with other columns is of another fleet."""
+    def _record(self, text: str, number: int, strangers: list[int]) -> tuple[str, Record] | None:
+        """What begins here, and its text; None if that is nothing. A sound one with other columns is of another fleet."""
         try:
-            record, end = _JSON.raw_decode(text)
+            facts, end = _JSON.raw_decode(text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(record, dict):
+        if not isinstance(facts, dict):
             return None
-        if isinstance(record.get("rows"), list):
-            return self._checked(record, text[:end], number)
-        if not all(isinstance(value, float | int) for value in record.values()):
+        text = text[:end]
+        if "check" in facts:
+            try:
+                record = self._checked(facts, text, number)
+            except InputError:
+                raise
+            except (TypeError, KeyError, ValueError, AttributeError):
+                return None
+            return None if record is None else (text, record)
+        if not all(isinstance(value, float | int) for value in facts.values()):
             return None
-        if not set(self.columns) <= set(record):
+        if not set(self.columns) <= set(facts):
             strangers.append(number)
             return None
-        rows = self._sound([[record[name] for name in self.columns]])
-        return None if rows is None else Batch(rows, text[:end])
+        rows = self._sound([[facts[name] for name in self.columns]])
+        return None if rows is None else (text, Batch(rows))
 
-    def _checked(self, record: dict[str, Any], text: str, number: int) -> Batch | None:
+    def _checked(self, facts: dict[str, Any], text: str, number: int) -> Record | None:
         check = _CHECK.search(text)
-        if check is None or check[1] != f"{zlib.crc32((text[: check.start()] + '}').encode()):08x}":
+        if check is None or check[1] != _crc(text[: check.start()] + "}"):
             return None
-        if not set(self.columns) <= set(record["columns"]):
+        if "known" in facts:
+            return Known(tuple((name, count, one) for name, count, one in facts["known"]))
+        columns = set(facts["columns"])
+        if "leave" in facts or "base" in facts:
+            if facts["file"] and columns != set(self.columns):
+                raise self._stranger(number)
+            return _departed(facts)
+        if not set(self.columns) <= columns:
             raise self._stranger(number)
-        order = [record["columns"].index(name) for name in self.columns]
-        rows = self._sound([[row[k] for k in order] for row in record["rows"]])
-        return None if rows is None else Batch(rows, text, record["request"], check[1])
+        order = [facts["columns"].index(name) for name in self.columns]
+        rows = self._sound([[row[k] for k in order] for row in facts["rows"]])
+        if rows is None:
+            return None
+        if "part" in facts:
+            numbers = tuple(number for first, end in facts["numbers"] for number in range(first, end))
+            return Batch(rows, facts["part"], "", numbers) if len(numbers) == len(rows) else None
+        return Batch(rows, facts["request"], check[1])
 
     def _sound(self, rows: list[list[Any]]) -> list[list[float]] | None:
         try:
@@ -275,6 +541,83 @@ class Journal:
         )
 
 
+# ---- lines as text ---------------------------------------------------------------------------------------------------
+
+
+def _crc(body: str) -> str:
+    return f"{zlib.crc32(body.encode()):08x}"
+
+
+def _with_check(body: str) -> bytes:
+    return f'{body[:-1]}, "check": "{_crc(body)}"}}'.encode()
+
+
+def _leave_line(departure: Departure, columns: Sequence[str]) -> str:
+    facts = {"leave": departure.request, **_facts(departure, columns), "receipt": json.dumps(departure.receipt)}
+    return json.dumps(facts)
+
+
+def _base_line(base: Base, columns: Sequence[str]) -> str:
+    facts = {"base": base.gone, **_facts(base.departure, columns), "receipts": json.dumps(base.receipts)}
+    return json.dumps(facts)
+
+
+def _facts(departure: Departure, columns: Sequence[str]) -> dict[str, Any]:
+    """Nested objects are texts, so that a damaged line can be cut where a record begins."""
+    left = departure.keys.astype("<u8").tobytes() + departure.times.astype("<f8").tobytes()
+    return {
+        "columns": columns,
+        "sent": departure.sent,
+        "file": base64.b64encode(left).decode(),
+        "before": departure.horizon,
+        "removed": departure.removed,
+        "kept": None if departure.kept is None else json.dumps(departure.kept),
+    }
+
+
+def _departed(facts: dict[str, Any]) -> Departure | Base:
+    left = base64.b64decode(facts["file"])
+    keys, times = left[: len(left) // 2], left[len(left) // 2 :]
+    departure = Departure(
+        request=facts.get("leave", ""),
+        sent=tuple((str(name), int(first), int(end)) for name, first, end in facts["sent"]),
+        keys=np.frombuffer(keys, dtype="<u8").astype(np.uint64),
+        times=np.frombuffer(times, dtype="<f8").astype(float),
+        horizon=None if facts["before"] is None else float(facts["before"]),
+        removed=int(facts["removed"]),
+        kept=None if facts["kept"] is None else json.loads(facts["kept"]),
+        receipt=json.loads(facts["receipt"]) if "leave" in facts else None,
+    )
+    if "leave" in facts:
+        return departure
+    return Base(departure, int(facts["base"]), tuple((name, one) for name, one in json.loads(facts["receipts"])))
+
+
+def _spans(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers as half-open intervals.
+
+    >>> _spans([0, 1, 2, 5, 7, 8])
+    [[0, 3], [5, 6], [7, 9]]
+    """
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number:
+            spans[-1][1] += 1
+        else:
+            spans.append([number, number + 1])
+    return spans
+
+
+def _runs(edges: BoolArray, count: int) -> list[tuple[int, int]]:
+    """Intervals of so many places. edges: (count - 1,) whether the next place begins another one.
+
+    >>> _runs(np.array([False, True]), 3), _runs(np.zeros(0, dtype=bool), 0)
+    ([(0, 2), (2, 3)], [])
+    """
+    ends = [*(np.flatnonzero(edges) + 1).tolist(), count]
+    return list(pairwise([0, *ends])) if count else []
+
+
 def _read_mark(path: Path) -> tuple[int, int]:
     """How many bytes and rows were acknowledged; zeros where nothing, or nothing sound, says so."""
     try:
@@ -282,7 +625,18 @@ def _read_mark(path: Path) -> tuple[int, int]:
             size, rows, check = stream.read(51).decode().split()
     except (OSError, ValueError):
         return 0, 0
-    return (int(size), int(rows)) if check == f"{zlib.crc32(f'{size} {rows}'.encode()):08x}" else (0, 0)
+    return (int(size), int(rows)) if check == _crc(f"{size} {rows}") else (0, 0)
+
+
+def _write_mark(path: Path, size: int, rows: int, *, sync: bool = False) -> None:
+    mark = f"{size:020d} {rows:020d}"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        os.pwrite(file, f"{mark} {_crc(mark)}\n".encode(), 0)
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _write(file: int, data: bytes) -> None:
