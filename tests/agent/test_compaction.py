@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+from contextlib import suppress
 import os
 from pathlib import Path
 from typing import Any
@@ -246,10 +246,8 @@ def test_after_any_sequence_of_steps_there_is_what_counts(
             expected = [time for time in expected if time >= horizon]
         elif what == "fail":
             with failing(after=size):
-                try:
+                with suppress(OSError):
                     data.compact()
-                except OSError as error:
-                    assert error.errno == errno.ENOSPC
         elif what == "compact":
             data.compact()
         else:

@@ -38,12 +38,12 @@ def test_a_slow_disk_holds_up_only_those_who_tell_rows(tmp_path: Path, monkeypat
         told_all.release()
         raise RuntimeError("the asker is gone")
 
-    recorder.put([[0, 0, 0]], "r", reply)
+    recorder.observe([[0, 0, 0]], "r", reply)
     assert writing.wait(20.0)
     for number in range(WAITING):  # none of these waits
-        recorder.put([[0, 0, 0]] if number % 2 else "nonsense", "r", reply)
+        recorder.observe([[0, 0, 0]] if number % 2 else "nonsense", "r", reply)
     with pytest.raises(NetworkError, match=f"a has {WAITING} requests to write down before this one"):
-        recorder.put([[0, 0, 0]], "s", reply)
+        recorder.observe([[0, 0, 0]], "s", reply)
     assert (answers, data.rows) == ([], 1)
     disk.set()
     assert all(told_all.acquire(timeout=20.0) for _ in range(1 + WAITING))
@@ -70,9 +70,9 @@ def test_an_agent_whose_disk_is_full_says_so_and_goes_on(tmp_path: Path) -> None
     threads.start("recorder", recorder.work, wake=recorder.close)
     with failing(after=3):
         # The log goes by the same os.write: what it loses is told when there is room again.
-        recorder.put([[1, 2, 3]], "r", reply)
+        recorder.observe([[1, 2, 3]], "r", reply)
         assert told_all.acquire(timeout=20.0)
-    recorder.put([[1, 2, 3]], "r", reply)
+    recorder.observe([[1, 2, 3]], "r", reply)
     assert told_all.acquire(timeout=20.0)
     assert threads.close(20.0) == []
     log.close()

@@ -189,6 +189,7 @@ class Item(Strict):
     rows: how many it has.  totals: the number of the `Totals` that it holds; 0 if it has none.
     cold: its last training failed, so the next one must not continue from estimates or a model.
     summary: the number of the `Summary` of its model that it holds; 0 if it has none.  regrouped: its rows change it.
+    uncalibrated: rows were taken back that its model was calibrated with.
     """
 
     trained: Trained | None = None
@@ -205,6 +206,7 @@ class Item(Strict):
     cold: bool = False
     summary: Count = 0
     regrouped: bool = False
+    uncalibrated: bool = False
 
     @property
     def standing(self) -> Item:
@@ -234,7 +236,12 @@ class Agenda:
         mean = np.sum([np.array(trained.log_theta) for trained in same], axis=0) / len(same)
         # An agent that was cut off while the fleet calibrated has the same model without a calibration.
         calibration = next((trained.calibration for trained in same if trained.calibration is not None), None)
+        calibration = None if self.uncalibrated(best.id) else calibration
         return replace(best, log_theta=tuple(mean.tolist()), calibration=calibration)
+
+    def uncalibrated(self, model: int) -> bool:
+        """Whether the calibration of a model has ended."""
+        return any(item.uncalibrated for item in self.items if item.trained is not None and item.trained.id == model)
 
     @property
     def questions(self) -> list[tuple[int, Question]]:

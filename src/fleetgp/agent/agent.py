@@ -23,6 +23,8 @@ from fleetgp.fleet.privacy import FEWEST_ROWS
 
 #: Seconds between two looks at the deadlines of questions.
 DEADLINES = 0.5
+#: Seconds between two looks at whether rows have become too old.
+TIDYING = 60.0
 
 
 class Agent:
@@ -52,6 +54,8 @@ class Agent:
         self.threads.failed = self.stop
         self.threads.start("recorder", self._recorder.work, wake=self._recorder.close)
         self.threads.start("deadlines", self._keep_deadlines)
+        if description.memory.window is not None:
+            self.threads.start("tidying", self._tidy)
         if own.watch:
             watched = self.data, self.activity, log, self.node.wake, self.threads.ending
             self.threads.start("watch", lambda: watch_file(*watched))
@@ -94,13 +98,26 @@ class Agent:
 
     def observe(self, rows: Any, request: Any, reply: Reply) -> None:
         """Have new rows written down and acknowledged, by another thread; they count from the next prediction on."""
-        self._recorder.put(rows, request, reply)
+        self._recorder.observe(rows, request, reply)
+
+    def remove(self, name: Any, reply: Reply, **which: Any) -> None:
+        """Have rows taken back, by another thread; predictions are without them from the next one on."""
+        self._recorder.remove(name, reply, **which)
+
+    def forget(self, name: Any, before: Any, reply: Reply) -> None:
+        """Have rows before a time forgotten, by another thread."""
+        self._recorder.forget(name, before, reply)
 
     @property
     def theta(self) -> dict[str, float]:
         """The current estimate by name, in the units of the data; empty before there is one."""
         values = np.exp(self.node.theta).tolist()
         return dict(zip(self.description.parameters, values, strict=True)) if values else {}
+
+    def _tidy(self) -> None:
+        """Forget what becomes too old while no rows come."""
+        while not self.threads.ending.wait(TIDYING):
+            self._recorder.tidy()
 
     def _keep_deadlines(self) -> None:
         """Nobody waits longer than was promised, and the fleet does not compute what nobody waits for."""

@@ -31,7 +31,8 @@ TRIES = 6
 class AnswerTask:
     """Answers the questions of an agenda.
 
-    shard: this agent's data at the last look.
+    shard, stand: this agent's data at the last look.
+    clean: what this agent holds and sends is without the rows of so many departures, see `Stand`.
     under_way: its own question, while the fleet computes the answer; other threads may read it.
     """
 
@@ -39,7 +40,9 @@ class AnswerTask:
         self._state, self._description, self._id = state, state.description, state.id
         self._requests, self._activity, self._log = state.requests, state.activity, state.log
         self._cache = PredictionCache()
-        self.shard = state.data.shard
+        self.stand = state.data.stand
+        self.shard = state.data.observations(self.stand)
+        self.clean = 0
         self.agreements = Agreements()
         fleet = len(self._description.names)
         self._sync = MomentsSync(state.id, state.memory.totals_file, fleet, self._description.dimension)
@@ -51,8 +54,13 @@ class AnswerTask:
 
         Their version; the number of the summary that this agent holds, and whether its rows change it.
         """
-        self.shard = self._state.data.shard
-        return self.shard.version, *self._summaries.look(self._state.memory.trained, self.shard)
+        self.stand = self._state.data.stand
+        self.shard = self._state.data.observations(self.stand)
+        model, departed = self._state.memory.trained, self.stand.arrived > len(self.stand)
+        number, regrouped = self._summaries.look(model, self.shard, departed=departed)
+        if not regrouped and self._sync.holds(self.shard):
+            self.clean = self.stand.departures
+        return self.shard.version, number, regrouped
 
     def run(self, tasks: Tasks, agenda: Agenda, pending: PendingQuestion | None) -> None:
         """All questions, in the members' order. pending: the one that this agent put on the agenda."""
@@ -151,7 +159,7 @@ class AnswerTask:
         answer = predictor.predict(question, network)
         entry = self._cache.shared.get(key)
         if agreed is None and entry is not None and entry.rounds:  # else nothing was sent for it
-            self.agreements.keep(method.rule, number, entry.value, here)
+            self.agreements.keep(method.rule, number, entry.value, here, agenda)
         return answer
 
     def sync_totals(self, tasks: Tasks, agenda: Agenda) -> None:
@@ -187,7 +195,8 @@ class AnswerTask:
         refuse_rough(self._kernel(model), self._description.prediction.engine)
         conditioned = predictor.conditioned(network, prediction_method(WHOLE))
         with conditioned.in_user_units():
-            return self._sync.run(network, agenda, model, self.shard, conditioned.thetas[0], here)
+            removed = self.stand.removed > 0
+            return self._sync.run(network, agenda, model, self.shard, conditioned.thetas[0], here, removed=removed)
 
     def predictor(self, agenda: Agenda, model: Trained) -> Predictor:
         """Of this agent's data at the last look. Its posterior stays, unless model or data have changed."""

@@ -152,6 +152,13 @@ if not TYPE_CHECKING:
     PredictionTable = create_model("PredictionTable", __base__=PredictionTable, **_options(PredictionOptions))
 
 
+class MemoryTable(_Table):
+    """What agents forget. window: rows that are older than the newest by more.  max_rows: the oldest beyond so many."""
+
+    window: float | str | None = None
+    max_rows: Count | None = None
+
+
 class TimeoutsTable(_Table):
     """Seconds. connect: to find the others at the start.  round: for a round, the longest local computation included.
     lease: after which a silent link is dead.  ask: in which an asker gets an answer or an error.
@@ -185,6 +192,7 @@ class FleetFile(_Table):
     normalize: bool = ModelOptions.normalize
     mean: MeanName = ModelOptions.mean
     coordinates: CoordinatesName = ModelOptions.coordinates
+    time: str | None = None
     deviation: str | None = None
     noise: Literal["agents"] | None = None
     robust: bool = False
@@ -194,6 +202,7 @@ class FleetFile(_Table):
     checkpoint_rounds: Count = 10
     training: TrainingTable = TrainingTable()
     prediction: PredictionTable = PredictionTable()
+    memory: MemoryTable = MemoryTable()
     timeouts: TimeoutsTable = TimeoutsTable()
     tls: TlsTable | None = None
     agent: Annotated[list[AgentTable], Field(min_length=1)]
@@ -234,7 +243,7 @@ PROTOCOL = 5
 #: agent with another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
 #: The sections of the file with settings that agents must have in common, and settings too long for a message.
-SECTIONS, LONG = ("training", "prediction", "timeouts"), ("agents", "edges")
+SECTIONS, LONG = ("training", "prediction", "memory", "timeouts"), ("agents", "edges")
 
 
 class Description:
@@ -250,6 +259,7 @@ class Description:
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.timeouts, self.private = file.training, file.timeouts, file.private
+        self.memory, self.time = file.memory, file.time
         self.prediction = file.prediction.model_copy(update={"method": file.predictor})
 
     @property

@@ -4,7 +4,7 @@ A line is a JSON object whose last entry is the CRC-32 of what stands before it;
 
 - {"request": NAME, "columns": [...], "rows": [[...], ...]}: a batch.
 - {"leave": NAME, ...}: a `Departure`, rows that count no more. A row is known by its request and its number there.
-- {"base": ..., ...}, {"known": [[NAME, rows, check], ...]} and {"part": NAME, "numbers": [[first, end], ...], ...}: what
+- {"base": ...}, {"known": [[NAME, rows, check], ...]} and {"part": NAME, "numbers": [[first, end], ...], ...}: what
   `Journal.compact` leaves of an older file: what has left, the names of requests, and the rows that still count.
 
 Older files have one line a row, {"x": 1.0, "y": 2.0, ...}; these are still read.
@@ -102,7 +102,7 @@ Record = Batch | Known | Departure | Base
 
 
 class Journal:
-    """columns: what a row holds.  largest: numbers beyond it are damage.  time: the column of the time, if there is one.
+    """columns: what a row holds.  largest: numbers beyond it are damage.  time: the column of the time, if one is.
 
     rows: (N, C), all that count.  damaged: lines in the middle that could not be read when the file was opened; what
     was sound in them is kept, and the file as it was is `aside` (None if there was no room for a copy).
@@ -480,7 +480,7 @@ class Journal:
         return [record for record in pieces if record is not None], False
 
     def _record(self, text: str, number: int, strangers: list[int]) -> tuple[str, Record] | None:
-        """What begins here, and its text; None if that is nothing. A sound one with other columns is of another fleet."""
+        """What begins here, and its text, if it is a record. A sound one with other columns is of another fleet."""
         try:
             facts, end = _JSON.raw_decode(text)
         except (ValueError, RecursionError):

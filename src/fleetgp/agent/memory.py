@@ -29,13 +29,19 @@ LARGEST_FILE = 4 * 2**20
 
 @dataclass(frozen=True)
 class Checkpoint(Strict):
-    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended."""
+    """trained: the model.  rows: how many rows this agent had ever received by then.  removed: how many were taken back.
+
+    estimates, chosen, round: of a training that has not ended.
+    uncalibrated: the model whose calibration has ended, since rows were taken back that it was calibrated with; 0: none.
+    """
 
     trained: Trained | None = None
     rows: Count = 0
     estimates: Matrix = field(default_factory=lambda: NOTHING)
     chosen: bool = False
     round: Count = 0
+    removed: Count = 0
+    uncalibrated: Count = 0
 
     def save(self, path: Path, description: Description) -> None:
         facts = _CODEC.facts_of(self)
@@ -68,6 +74,7 @@ _CODEC = Codec(Checkpoint, LARGEST_FILE)
 
 def _with_ids(facts: dict[str, Any], description: Description) -> dict[str, Any]:
     """A checkpoint's values with the members' ids; without the model if one of these is no agent any more."""
+    facts = {"removed": 0, "uncalibrated": 0, **facts}  # an older FleetGP kept neither
     trained = with_change(facts["trained"])
     if trained is None:
         return facts
@@ -114,8 +121,19 @@ class Memory:
 
     @property
     def rows(self) -> int:
-        """How many rows this agent had when the model was trained."""
+        """How many rows this agent had ever received when the model was trained."""
         return self._checkpoint.rows
+
+    @property
+    def removed(self) -> int:
+        """How many rows had been taken back when the model was trained."""
+        return self._checkpoint.removed
+
+    @property
+    def uncalibrated(self) -> bool:
+        """Whether the calibration of this model has ended."""
+        trained = self._checkpoint.trained
+        return trained is not None and self._checkpoint.uncalibrated == trained.id
 
     @property
     def estimates(self) -> Array:
@@ -147,12 +165,20 @@ class Memory:
         """A training that has not ended is of no use any more."""
         self._checkpoint = replace(self._checkpoint, estimates=NOTHING, chosen=False, round=0)
 
-    def finish(self, trained: Trained, rows: int, totals: Totals | None = None) -> None:
+    def finish(self, trained: Trained, rows: int, totals: Totals | None = None, removed: int = 0) -> None:
         """A training has ended with this model, and with dec-full-gp with totals."""
-        self._checkpoint = Checkpoint(trained, rows)
+        self._checkpoint = Checkpoint(trained, rows, removed=removed)
         self.save()
         if totals is not None:
             self.totals_file.hold(totals)
+
+    def end_calibration(self) -> None:
+        """Answers of this model are not calibrated any more."""
+        trained = self._checkpoint.trained
+        if trained is not None and not self.uncalibrated:
+            trained = replace(trained, calibration=None)
+            self._checkpoint = replace(self._checkpoint, trained=trained, uncalibrated=trained.id)
+            self.save()
 
     def calibrate(self, calibration: Calibrated) -> None:
         if self.trained is not None:

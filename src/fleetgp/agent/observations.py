@@ -1,26 +1,35 @@
-"""An agent's own data: a file, which may grow, and rows that it was sent. Nothing that was acknowledged is lost."""
+"""An agent's own data: a file, which may grow, and rows that it was sent. Nothing that was acknowledged is lost.
+
+Rows leave by age, by number and on request: what has left does not come back, though the file may still have it.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.journal import Journal
+from fleetgp.agent.forgetting import Retention, keys_of_rows, now_of, without
+from fleetgp.agent.journal import RECEIPTS, Departure, Journal
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.requests import Reply
 from fleetgp.agent.threads import Inbox
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, BoolArray
 from fleetgp.consensus.agreements import outer_corners
+from fleetgp.data.conditions import Condition
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
+from fleetgp.data.times import duration, format_value, moment, time_input
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
+from fleetgp.fleet.privacy import FEWEST_ROWS
 from fleetgp.io.formats import Columns, Reading, Table
 from fleetgp.io.tables import check_deviation_column, observations_of, read_columns
 from fleetgp.model.noise import SAME, NoiseModel
@@ -35,6 +44,33 @@ class Appended(NamedTuple):
 
     rows: int
     repeated: bool
+
+
+class Stand(NamedTuple):
+    """The rows that count at one moment, of the file and sent ones. Arrays are replaced, never changed.
+
+    arrived: how many rows there have ever been.  removed: how many of them were taken back.
+    departures: how often rows have left since the start.
+    """
+
+    table: Array
+    sent: Array
+    arrived: int
+    removed: int
+    departures: int
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Another one where other rows count."""
+        return self.arrived, self.departures
+
+    @property
+    def values(self) -> Array:
+        """All of them, (N, C)."""
+        return np.concatenate([self.table, self.sent])
+
+    def __len__(self) -> int:
+        return len(self.table) + len(self.sent)
 
 
 def store_of(description: Description, name: str, folder: Path, log: Log) -> ObservationStore:
@@ -52,6 +88,9 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         noise_model=description.noise_model,
         group=description.id_of(name) if description.noise_model.groups else 0,
         private=description.private is not None,
+        time=description.time,
+        window=description.memory.window,
+        max_rows=description.memory.max_rows,
     )
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
@@ -77,6 +116,8 @@ class ObservationStore:
     watched: somebody may be writing to the file; of a CSV only whole lines count.
     noise_model, group: how the noise differs, and which group is this agent's.
     private: the rows are; what others see of where they are is rounded.
+    time: the input that is the time; None: the one whose values are dates in the file, if there is one.
+    window, max_rows: rows that are older than the newest by more, and the oldest beyond so many, are forgotten.
     """
 
     def __init__(
@@ -93,26 +134,68 @@ class ObservationStore:
         noise_model: NoiseModel = SAME,
         group: int = 0,
         private: bool = False,
+        time: str | None = None,
+        window: float | str | None = None,
+        max_rows: int | None = None,
     ) -> None:
         self.inputs, self.columns = tuple(inputs), (*inputs, *([deviation] if deviation else []), target)
         self.file, self._deviation, self._noise, self._group = file, deviation, noise_model, group
         self._copy = journal.with_name("watched.csv")
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
+        self.units: Mapping[str, str] = {}
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
-        self._table = self._read()
-        self.journal = Journal(journal, self.columns, LARGEST)
-        self._place: tuple[tuple[object, object], dict[str, list[float]]] = ((None, None), {})
+        table = self._read()
+        self.time = time_input(self.inputs, self.units, time)
+        if window is not None and self.time is None:
+            raise InputError(
+                f"window: expected an input that is the time, got {', '.join(self.inputs)}: name it (time)"
+            )
+        span = None if window is None else duration(window, self._unit, "window")
+        self._retention = Retention(span, max_rows)
+        self.journal = Journal(journal, self.columns, LARGEST, self.time)
+        self._departures, self._in_file = 0, len(table)
+        self._since: dict[str, int] = {}  # the departures that requests were
+        self.stand = Stand(table[self._counted(table)], self.journal.rows, 0, 0, 0)
+        self._settle()
+        if not self.rows:
+            raise InputError(f"{self.file}: none of its {len(table)} rows counts: all were removed or forgotten")
+        self._place: tuple[Stand | None, dict[str, list[float]]] = (None, {})
+
+    @property
+    def _unit(self) -> str | None:
+        """The unit of the time."""
+        return None if self.time is None else self.units.get(self.inputs[self.time])
 
     @property
     def rows(self) -> int:
-        return len(self._table) + len(self.journal.rows)
+        """How many rows count."""
+        return len(self.stand)
+
+    @property
+    def arrived(self) -> int:
+        """How many rows there have ever been, those included that have left."""
+        return self.stand.arrived
+
+    @property
+    def removed(self) -> int:
+        """How many rows were taken back."""
+        return self.stand.removed
+
+    @property
+    def forgotten(self) -> int:
+        """How many rows were let go by age or number."""
+        return max(0, self.arrived - self.rows - self.removed)
 
     @property
     def shard(self) -> Observations:
-        """The rows as they are now. Arrays are replaced, never changed."""
-        rows, width = np.concatenate([self._table, self.journal.rows]), len(self.inputs)
+        """The rows as they are now."""
+        return self.observations(self.stand)
+
+    def observations(self, stand: Stand) -> Observations:
+        """The rows at some moment."""
+        rows, width = stand.values, len(self.inputs)
         known = rows[:, width] if self._deviation else None
         return self._noise.observed(Observations(rows[:, :width], rows[:, -1], known), self._group)
 
@@ -122,17 +205,17 @@ class ObservationStore:
 
         Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
         """
-        parts = (self._table, self.journal.rows)
+        stand = self.stand
         known, place = self._place
-        if known[0] is not parts[0] or known[1] is not parts[1]:
-            inputs = self.shard.inputs
+        if known is not stand:
+            inputs = self.observations(stand).inputs
             low, high, centre = inputs.min(axis=0), inputs.max(axis=0), inputs.mean(axis=0)
             if self.private:
                 high, low = np.split(outer_corners(low, high), 2)
                 low = -low
                 centre = (low + high) / 2.0
             place = {"low": low.tolist(), "high": high.tolist(), "centre": centre.tolist()}
-            self._place = parts, place
+            self._place = stand, place
         return place
 
     def append(self, rows: Any, request: str | None = None) -> Appended:
@@ -142,14 +225,13 @@ class ObservationStore:
         """
         values = self._checked(rows)
         name = uuid.uuid4().hex if request is None else request
-        if not isinstance(name, str) or REQUEST.fullmatch(name) is None:
-            raise InputError(
-                f"expected a request of 1 to 64 letters, digits, dashes and underscores, got {shortened(name)}"
-            )
+        _check_request(name)
         with self._writing:
             # What was taken once is not judged again: the file may have changed since.
             values = self._without_gaps(values, judged=not self.journal.knows(name))
-            return Appended(len(values), not self.journal.append(values, name))
+            repeated = not self.journal.append(values, name)
+            self._settle()
+            return Appended(len(values), repeated)
 
     def _without_gaps(self, values: Array, *, judged: bool) -> Array:
         """Rows without the values that stand for a gap; one clear error for those that seem to, beside the others."""
@@ -163,7 +245,7 @@ class ObservationStore:
             )
         values = values[~gapped]
         if judged:
-            there = np.concatenate([self._table, self.journal.rows])
+            there = self.stand.values
             fills = self.fill is None or len(self.fill) > 0
             refuse_suspicious(values, self.columns, "the new rows", fills=fills, of_agent=True, among=there)
         return values
@@ -175,9 +257,164 @@ class ObservationStore:
             raise InputError(f"{self.file}: the file is gone; its rows are still used")
         if stamp == self._stamp:
             return 0
-        before = len(self._table)
-        self._table = self._read()
-        return len(self._table) - before
+        with self._writing:
+            before, table = self._in_file, self._read()
+            counted = table[self._counted(table)]
+            if not len(counted) and not len(self.journal.rows):
+                raise InputError(f"{self.file}: none of its {len(table)} rows counts; those before are still used")
+            self._in_file = len(table)
+            self._settle(counted)
+            return self._in_file - before
+
+    # ---- what leaves -----------------------------------------------------------------------------------------
+
+    def tidy(self) -> int:
+        """Forget what the clock has made too old; how many rows."""
+        with self._writing:
+            before = self.rows
+            self._settle()
+            return before - self.rows
+
+    def forget(self, before: Any, name: str) -> dict[str, Any]:
+        """Let go the rows with an earlier time, also those that come later. name: of this request, for a repetition."""
+        if self.time is None:
+            raise InputError(
+                f"forget: expected an input that is the time, got {', '.join(self.inputs)}: name it (time)"
+            )
+        horizon = moment(before, self._unit, "before")
+        with self._writing:
+            known = self._receipt(name)
+            if known is not None:
+                return known
+            times = self.stand.values[:, self.time]
+            rows = times < horizon
+            self._check_rest(rows, f"; the newest is of {self._shown(times.max())}")
+            receipt = {"forgotten": int(rows.sum()), "removed": 0, "before": self._shown(horizon)}
+            return self._let_go(rows, name, receipt, horizon=horizon)
+
+    def remove(self, name: str, *, request: Any = None, where: Any = None, between: Any = None) -> dict[str, Any]:
+        """Take rows back: those that were sent as this request, for which the condition holds, and within these times.
+
+        name: of this request, for a repetition.  Returns the receipt.
+        """
+        if request is None and where is None and between is None:
+            raise InputError("remove: expected a request, a condition or two times, got none of them")
+        with self._writing:
+            known = self._receipt(name)
+            if known is not None:
+                return known
+            rows, facts = self._chosen(request, where, between)
+            self._check_rest(rows)
+            removed = int(rows.sum())
+            return self._let_go(rows, name, {"forgotten": 0, "removed": removed, **facts}, removed=removed)
+
+    def _receipt(self, name: Any) -> dict[str, Any] | None:
+        """What a request of this name got; None if it is new."""
+        _check_request(name)
+        known = self.journal.receipts.get(name)
+        copies = [str(copy) for copy in self.journal.copies]
+        return None if known is None else {**known, "repeated": True, "copies": copies}
+
+    def _chosen(self, request: Any, where: Any, between: Any) -> tuple[BoolArray, dict[str, Any]]:
+        """(N,) the rows that an operator means, and in what words."""
+        values, facts = self.stand.values, dict[str, Any]()
+        rows = np.ones(len(values), dtype=bool)
+        if request is not None:
+            _check_request(request)
+            sent = self.journal.of_request(request)
+            if sent is None:
+                raise InputError(f"remove: no rows were sent as the request {request!r}")
+            rows[: len(self.stand.table)] = False
+            rows[len(self.stand.table) :] = sent
+            facts["request"] = request
+        if where is not None:
+            rows &= Condition.parsed(where, self.columns, self.units).rows(values)
+            facts["where"] = where
+        if between is not None:
+            if self.time is None:
+                raise self._timeless("between")
+            if not isinstance(between, list | tuple) or len(between) != 2:
+                raise InputError(f"between: expected two times, got {shortened(between)}")
+            first, last = (moment(value, self._unit, "between") for value in between)
+            if first > last:
+                raise InputError(f"between: expected the earlier time first, got {shortened(list(between))}")
+            rows &= (values[:, self.time] >= first) & (values[:, self.time] <= last)
+            facts["between"] = [self._shown(first), self._shown(last)]
+        return rows, facts
+
+    def _check_rest(self, leaving: BoolArray, more: str = "") -> None:
+        """One error where too few rows would be left."""
+        fewest = FEWEST_ROWS if self.private else 1
+        rest = len(leaving) - int(leaving.sum())
+        if rest < fewest:
+            raise InputError(f"{rest} of {len(leaving)} rows would be left, and an agent needs {fewest} or more{more}")
+
+    def _timeless(self, what: str) -> InputError:
+        inputs = ", ".join(self.inputs)
+        return InputError(f"{what}: expected an input that is the time, got {inputs}: name it (`time` in fleet.toml)")
+
+    def _let_go(self, rows: BoolArray, name: str, receipt: dict[str, Any], **facts: Any) -> dict[str, Any]:
+        """Let rows leave on an operator's request, and rewrite the journal without them at once."""
+        receipt = {"name": name, "time": time.time(), **receipt}
+        self._leave(rows, request=name, receipt=receipt, **facts)
+        self._since[name] = self._departures
+        for old in list(self._since)[:-RECEIPTS]:
+            del self._since[old]
+        with suppress(OSError):  # a full disk: they do not count any more, and a later one rewrites it
+            self.journal.compact()
+        return {**receipt, "repeated": False, "copies": [str(copy) for copy in self.journal.copies]}
+
+    def departure_of(self, name: str) -> int | None:
+        """The number of the departure that this request was, 0 before the start; None if there was none."""
+        return self._since.get(name, 0) if name in self.journal.receipts else None
+
+    def _leave(self, rows: BoolArray, **facts: Any) -> None:
+        """Let rows (N,) of those that count leave: on disk when this returns."""
+        table, horizon = self.stand.table, facts.get("horizon")
+        early = np.zeros(len(rows), dtype=bool)  # which the horizon keeps away
+        if self.time is not None and horizon is not None:
+            early = self.stand.values[:, self.time] < horizon
+        listed = rows & ~early
+        gone, sent = table[listed[: len(table)]], listed[len(table) :]
+        times = np.full(len(gone), np.nan) if self.time is None else gone[:, self.time]
+        keys = keys_of_rows(gone, self.columns)
+        self.journal.leave(Departure(sent=self.journal.sent(sent), keys=keys, times=times, **facts))
+        self._departures += 1
+        self._stand(table[~rows[: len(table)]])
+
+    def _settle(self, table: Array | None = None) -> None:
+        """Take what has come, and let go what is too old or too much. table: the rows of the file that count."""
+        self._stand(self.stand.table if table is None else table)
+        times = self._times(self.stand)
+        now = 0.0 if times is None else now_of(times, self._unit)
+        horizon = self.journal.horizon
+        late = self._retention.late(times, self.rows, horizon, now)
+        if late.rows.any():
+            moved = late.horizon if late.horizon > horizon else None
+            with suppress(OSError):  # a full disk: the next one tries again
+                self._leave(late.rows, horizon=moved)
+        if self.journal.wasteful:
+            with suppress(OSError):
+                self.journal.compact()
+
+    def _stand(self, table: Array) -> None:
+        arrived = self._in_file + len(self.journal.rows) + self.journal.gone
+        self.stand = Stand(table, self.journal.rows, arrived, self.journal.removed, self._departures)
+
+    def _times(self, stand: Stand) -> Array | None:
+        return None if self.time is None else stand.values[:, self.time]
+
+    def _counted(self, table: Array) -> BoolArray:
+        """(n,) which rows of the file count."""
+        counted = without(table, self.columns, self.journal.keys)
+        if self.time is not None:
+            counted &= table[:, self.time] >= self.journal.horizon
+        return counted
+
+    def _shown(self, time: float) -> str:
+        return format_value(time, self._unit)
+
+    # ---- the file --------------------------------------------------------------------------------------------
 
     def _read(self) -> Array:
         stamp = self._stamped()
@@ -205,7 +442,7 @@ class ObservationStore:
         columns.check()
         table = plain_csv(file, columns.all) or read_columns(file, columns.all, reading=how, targets=columns.targets)
         read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
-        self.dropped = read.dropped
+        self.dropped, self.units = read.dropped, read.units
         return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
@@ -230,6 +467,13 @@ class ObservationStore:
         if self._deviation:
             check_deviation_column("the rows", self._deviation, values[:, -2])
         return values
+
+
+def _check_request(name: Any) -> None:
+    if not isinstance(name, str) or REQUEST.fullmatch(name) is None:
+        raise InputError(
+            f"expected a request of 1 to 64 letters, digits, dashes and underscores, got {shortened(name)}"
+        )
 
 
 #: Bytes of a file that is read without pandas.
@@ -259,6 +503,8 @@ def plain_csv(file: Path, names: Sequence[str]) -> Table | None:
     return Table(dict(zip(names, rows.T, strict=True))) if np.isfinite(rows).all() else None
 
 
+#: What an agent cannot do with rows that are to leave, if its disk is full.
+NOT_GONE = "write down that rows leave, and keeps all of them"
 #: So many requests may wait for the disk; each can be of some megabytes.
 WAITING = 8
 
@@ -273,9 +519,34 @@ class Recorder:
         self._name, self._data, self._log, self._recorded = name, data, log, recorded
         self._inbox, self._closing = Inbox(), threading.Event()
 
-    def put(self, rows: Any, request: Any, reply: Reply) -> None:
+    def observe(self, rows: Any, request: Any, reply: Reply) -> None:
         """Have rows written, then the sender answered."""
-        if not self._inbox.put(lambda: reply(self._record(rows, request)), source="rows", most=WAITING):
+        self._put(lambda: self._record(rows, request), "keep these rows, and has kept none of them", reply)
+
+    def remove(self, name: Any, reply: Reply, **which: Any) -> None:
+        """Have rows taken back, then the operator answered with the receipt. which: see `ObservationStore.remove`."""
+        self._put(lambda: self._let_go(lambda: self._data.remove(name, **which)), NOT_GONE, reply)
+
+    def forget(self, name: Any, before: Any, reply: Reply) -> None:
+        """Have rows before a time forgotten, then the operator answered with the receipt."""
+        self._put(lambda: self._let_go(lambda: self._data.forget(before, name)), NOT_GONE, reply)
+
+    def tidy(self) -> None:
+        """Have rows forgotten that the clock has made too old."""
+        self._inbox.put(self._tidy, source="tidy", most=1)
+
+    def _put(self, work: Callable[[], dict[str, Any]], what: str, reply: Reply) -> None:
+        def attempt() -> dict[str, Any]:
+            try:
+                return {"answer": work()}
+            except InputError as error:
+                return {"error": str(error), "wrong": True}
+            except Exception as error:  # the disk is full, say: the agent continues as if nobody had asked
+                kind = "" if isinstance(error, FleetGPError | OSError) else f"{type(error).__name__}: "
+                self._log.error("rows refused", error=f"{kind}{error}")
+                return {"error": f"{self._name} cannot {what}: {kind}{error}"}
+
+        if not self._inbox.put(lambda: reply(attempt()), source="rows", most=WAITING):
             raise NetworkError(
                 f"{self._name} has {WAITING} requests to write down before this one: repeat it a little later"
             )
@@ -292,21 +563,34 @@ class Recorder:
         self._inbox.serve(self._closing, failed)
 
     def _record(self, rows: Any, request: Any) -> dict[str, Any]:
-        try:
-            appended = self._data.append(rows, request)
-        except InputError as error:
-            return {"error": str(error), "wrong": True}
-        except Exception as error:  # the disk is full, say: the agent continues without these rows
-            kind = "" if isinstance(error, FleetGPError | OSError) else f"{type(error).__name__}: "
-            self._log.error("rows refused", error=f"{kind}{error}")
-            return {"error": f"{self._name} cannot keep these rows, and has kept none of them: {kind}{error}"}
+        before = self._data.forgotten
+        appended = self._data.append(rows, request)
         if not appended.repeated:
             self._log("observed", rows=appended.rows, in_all=self._data.rows)
+            self._log_forgotten(before)
             self._recorded()
-        return {"answer": {"rows": appended.rows, "repeated": appended.repeated, "in_all": self._data.rows}}
+        return {"rows": appended.rows, "repeated": appended.repeated, "in_all": self._data.rows}
+
+    def _let_go(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        receipt = work()
+        if not receipt["repeated"]:
+            facts = {key: receipt[key] for key in ("name", "removed", "forgotten")}
+            self._log("rows left", **facts, in_all=self._data.rows)
+            self._recorded()
+        return {**receipt, "in_all": self._data.rows}
+
+    def _tidy(self) -> None:
+        before = self._data.forgotten
+        if self._data.tidy():
+            self._log_forgotten(before)
+            self._recorded()
+
+    def _log_forgotten(self, before: int) -> None:
+        if self._data.forgotten > before:
+            self._log("forgotten", rows=self._data.forgotten - before, in_all=self._data.rows)
 
 
-#: Seconds between two looks.
+#: Seconds between two looks at the file.
 WATCH = 1.0
 
 

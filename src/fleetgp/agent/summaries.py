@@ -189,14 +189,19 @@ class SummarySync:
         self._options, self._nothing = description.prediction_options(), Groups.none(description.model_dimension)
         self._columns = width(description.model_dimension)
         self._synced: Agenda | None = None
+        self._departed = False
         self._regrouped: tuple[object, Groups] = None, self._nothing
-        self._earlier: dict[Version, Groups] = {}
+        self._earlier: dict[tuple[int, Version], Groups] = {}  # by agent
         held = file.current
         if held is not None and held.own is not None and held.own.agent != id:  # a copy of another agent's file
             file.current = replace(held, own=None)
 
-    def look(self, model: Trained | None, shard: Observations) -> tuple[int, bool]:
-        """The number of the summary that this agent holds (0: none of its model), and whether its rows change it."""
+    def look(self, model: Trained | None, shard: Observations, *, departed: bool = False) -> tuple[int, bool]:
+        """The number of the summary that this agent holds (0: none of its model), and whether its rows change it.
+
+        departed: whether rows of this agent have ever left.
+        """
+        self._departed = departed
         held = self._file.current
         if held is None or model is None or held.basis != basis_of(model, self._options):
             return 0, False
@@ -303,7 +308,7 @@ class SummarySync:
             members = own.found(old.members, shard)
         elif own is None and held is not None and held.own is not None:  # they were sent of another model
             members = held.members(shard)
-        elif 0 < counted <= len(shard):  # the agent has lost its file: its first rows are in the groups
+        elif 0 < counted <= len(shard) and not self._departed:  # it has lost its file: its first rows are in the groups
             first = summarize(rows, regrouped(places[:counted], size, least, ()), data.kernel, h)
             if not _alike(first, old):  # nobody knows which: the groups stay as they are
                 new = [counted + some for some in regrouped(places[counted:], least, least, ())]
@@ -326,11 +331,15 @@ class SummarySync:
         return replace(summary, entries=entries, own=Own(self._id, theta, len(shard), shard.version, keys_of(shard)))
 
     def _hold(self, summary: Summary) -> None:
-        """Keep it, and remember the groups that it replaces."""
+        """Keep it, and remember the groups that it replaces, unless one of them was withdrawn."""
         before = self._file.current
         for agent, entry in {} if before is None else before.entries.items():
             if summary.versions.get(agent) != entry.version:
-                self._earlier[entry.version] = entry.groups
+                newer = summary.entries.get(agent)
+                if newer is not None and not len(newer.groups.change(entry.groups)[0]):
+                    self._earlier[agent, entry.version] = entry.groups
+                else:
+                    self._earlier = {key: groups for key, groups in self._earlier.items() if key[0] != agent}
         for version in list(self._earlier)[:-REMEMBERED]:
             del self._earlier[version]
         self._file.hold(summary)
@@ -359,7 +368,7 @@ class SummarySync:
         for agent, version in newest.items():
             theirs = [one.get(agent) for one in versions]
             if theirs.index(version) == own and set(theirs) != {version}:  # the first that holds it
-                parts.append(self._message(agent, known.entries[agent], self._base({*theirs} - {version})))
+                parts.append(self._message(agent, known.entries[agent], self._base(agent, {*theirs} - {version})))
         speaks = parts or (len(held_numbers) == 1 and numbers.index(max(numbers)) == own)  # if only to say the size
         sent = network.collect(
             {"groups": [np.concatenate([[known.size], *parts]) if speaks else np.zeros(0)]},
@@ -410,10 +419,10 @@ class SummarySync:
                     raise NonsenseError(k, "expected versions of the groups of this fleet's agents, each once")
         return sizes, [offers[number] for number in numbers]
 
-    def _base(self, others: set[Version | None]) -> Groups | None:
+    def _base(self, agent: int, others: set[Version | None]) -> Groups | None:
         """The groups that all who lack some hold instead, if those are the same and this agent still knows them."""
         (base,) = others if len(others) == 1 else (None,)
-        return None if base is None else self._earlier.get(base)
+        return None if base is None else self._earlier.get((agent, base))
 
     # ---- what is new -------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class Agreements:
 
     def __init__(self) -> None:
         self._by_rule: dict[str, tuple[int, SharedState]] = {}
+        self._data: dict[str, dict[int, int]] = {}  # of what data each is, by member
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -76,10 +77,23 @@ class Agreements:
         common = number == here[rule] if rule in here else all(number in item.agreed for item in agenda.items)
         return self._by_rule[rule][1] if common else None
 
-    def keep(self, rule: str, number: int, agreed: SharedState, here: dict[str, int]) -> None:
-        """Replace the rule's earlier agreement."""
+    def keep(self, rule: str, number: int, agreed: SharedState, here: dict[str, int], agenda: Agenda) -> None:
+        """Replace the rule's earlier agreement. agenda: with the data that it is about."""
         self._by_rule[rule] = number, agreed
+        self._data[rule] = _data_of(agenda)
         here[rule] = number
+
+    def drop_outdated(self, agenda: Agenda) -> None:
+        """Forget what is about other data than members have now: there may be rows in it that were taken back."""
+        now = _data_of(agenda)
+        for rule, data in list(self._data.items()):
+            if any(now.get(member, version) != version for member, version in data.items()):
+                del self._by_rule[rule], self._data[rule]
+
+
+def _data_of(agenda: Agenda) -> dict[int, int]:
+    """The version of each member's data."""
+    return {member: item.data for member, item in zip(agenda.members, agenda.items, strict=True)}
 
 
 #: Bytes of the record of what totals contain; with a thousand agents it has some 50,000.
@@ -316,19 +330,35 @@ class MomentsSync:
         self._id, self._file = id, file
         self._fleet, self._dimension = fleet, dimension
         self._synced: Agenda | None = None
+        self._removed = False
 
     def due(self, agenda: Agenda) -> bool:
         """Whether the members have not done so since they agreed on this agenda."""
         return self._synced is not agenda
 
+    def holds(self, shard: Observations) -> bool:
+        """Whether the totals that this agent holds are of no other rows of its own than these."""
+        totals = self._file.current
+        part = None if totals is None else totals.contents.part(self._id)
+        return part is None or part.holds(shard)
+
     def run(
-        self, network: Network, agenda: Agenda, model: Trained, shard: Observations, theta: Array, here: dict[str, int]
+        self,
+        network: Network,
+        agenda: Agenda,
+        model: Trained,
+        shard: Observations,
+        theta: Array,
+        here: dict[str, int],
+        *,
+        removed: bool = False,
     ) -> Totals:
         """Totals of the rows that the members had at this agenda, and of what is known of others.
 
         shard: the rows of this agent.  theta: of the scaled observations; a grid that is too coarse for it is renewed.
-        here: numbers of what was agreed on in this view.
+        here: numbers of what was agreed on in this view.  removed: rows of this agent were taken back at some time.
         """
+        self._removed = removed
         totals = self._updated(network, agenda, model, shard, here) if self.due(agenda) else self._file.current
         if totals is not None:
             self._file.hold(totals)
@@ -390,19 +420,20 @@ class MomentsSync:
     ) -> Totals | None:
         """Totals with what the members add to them, in one reduction.
 
-        row: of this agent; None if it cannot add its rows.
+        row: of this agent; None if it cannot add its rows: there are others in the totals.
         known: the totals, where every member holds them; sent: from the one member that sends them to all.
         If somebody cannot, they begin again, unless that loses rows of an agent that is not there: then its rows wait.
+        They do not wait if the totals may have rows that were taken back: these must leave, whatever else is lost.
         """
         (own,) = network.hosted
         failed = np.zeros(network.agents)
-        failed[own] = row is None
+        failed[own] = 0.0 if row is not None else 2.0 if self._removed else 1.0
         adds = np.zeros(contents.length) if row is None else row
         with network.phase("moments"):
             total = network.reduce(np.concatenate([failed, adds if sent is None else adds + sent])[None], "moments")
         assert total is not None, "every agent is a recipient"
         failed, moments = np.split(total, [network.agents])
-        if failed.any() and not contents.rows_without(agenda.members):
+        if (failed > 1.0).any() or (failed.any() and not contents.rows_without(agenda.members)):
             return None
         able = [part for part, fails in zip(parts_of_members(agenda), failed, strict=True) if not fails]
         return Totals.unpacked(contents.with_parts(able), moments + known)

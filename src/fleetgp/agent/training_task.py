@@ -8,6 +8,7 @@ import numpy as np
 
 from fleetgp.agent.agenda import NOTHING, Agenda, Calibrated, Change, Tasks, Trained, with_names
 from fleetgp.agent.memory import AgentState
+from fleetgp.agent.observations import Stand
 from fleetgp.agent.requests import TrainRequest
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
@@ -31,18 +32,18 @@ BEYOND = 10.0 * np.log(10.0)
 class TrainingTask:
     """Trains one agent together with the others.
 
-    used_rows: how many rows the last training had, whatever came of it.
+    used: the number of the rows that the last training had, whatever came of it: see `Stand`.
     """
 
     def __init__(self, state: AgentState) -> None:
         self._description, self._memory = state.description, state.memory
         self._activity, self._log = state.activity, state.log
-        self.used_rows = state.data.rows
+        self.used = state.data.stand.number
 
     def run(
-        self, tasks: Tasks, agenda: Agenda, request: TrainRequest, interim: Interlude, shard: Observations
+        self, tasks: Tasks, agenda: Agenda, request: TrainRequest, interim: Interlude, shard: Observations, stand: Stand
     ) -> Status:
-        """How it ended. If it did not diverge, there is a new model. shard: the data that the agenda is about."""
+        """How it ended. If it did not diverge, there is a new model. shard, stand: the data that the agenda is about."""
         self._activity.phase, self._activity.round = "training", 0
         if request.cold:
             self._memory.forget_estimates()
@@ -50,8 +51,8 @@ class TrainingTask:
         starts = self._description.starts() if warm is None else warm
         method = request.method or self._description.training.method
         self._description.refuse_private(training_method(method))
-        self.used_rows = len(shard)
-        self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=self.used_rows)
+        self.used = stand.number
+        self._log("training", method=method, warm=warm is not None, members=tasks.names, rows=len(shard))
         count, magnitudes = len(SPANS) if starts is None else len(starts), self._magnitudes(shard)
         estimates: dict[int, Array] = {}  # the current one of every start
 
@@ -83,7 +84,7 @@ class TrainingTask:
             self._memory.forget_estimates()
             self._log.error("training failed", method=method, status=fit.status, rounds=fit.rounds, why=why)
         else:
-            self._keep(fit, tasks, agenda, method, network.epoch)
+            self._keep(fit, tasks, agenda, method, network.epoch, stand)
             self._calibrate(fit, tasks, shard)
         tasks.node.theta = self._memory.log_theta
         return fit.status
@@ -146,7 +147,7 @@ class TrainingTask:
         if done % self._description.checkpoint_rounds == 0:
             self._memory.save()
 
-    def _keep(self, fit: Fit, tasks: Tasks, agenda: Agenda, method: str, id: int) -> None:
+    def _keep(self, fit: Fit, tasks: Tasks, agenda: Agenda, method: str, id: int, stand: Stand) -> None:
         trained = Trained(
             log_theta=tuple(np.log(fit.thetas[0]).tolist()),
             id=id,
@@ -161,7 +162,7 @@ class TrainingTask:
         )
         moments = fit.moments
         totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), trained)
-        self._memory.finish(trained, self.used_rows, totals)
+        self._memory.finish(trained, stand.arrived, totals, stand.removed)
         log = self._log if fit.status == "converged" else self._log.warn
         log(
             "trained",

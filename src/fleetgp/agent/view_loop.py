@@ -73,7 +73,7 @@ class ViewLoop:
     @property
     def new_rows(self) -> int:
         """Rows that came since the model was trained."""
-        return 0 if self.memory.trained is None else max(0, self.data.rows - self.memory.rows)
+        return 0 if self.memory.trained is None else max(0, self.data.arrived - self.memory.rows)
 
     def _work(self, tasks: Tasks) -> None:
         """The tasks of a view, one after the other and the same at all its members, until it is over."""
@@ -82,6 +82,7 @@ class ViewLoop:
             pending = self.requests.question()
             agenda = tasks.agree(self._item(tasks.view, pending))
             self._adopt(agenda)
+            self.answers.agreements.drop_outdated(agenda)
             self.answers.run(tasks, agenda, pending)
             request = agenda.training(
                 with_members=rules.retrain_on_membership_change,
@@ -105,6 +106,8 @@ class ViewLoop:
     def _item(self, view: View, pending: PendingQuestion | None) -> Item:
         """What this agent has and wants."""
         self._announced_rows = self.new_rows
+        if self.data.removed > self.memory.removed:
+            self.memory.end_calibration()
         (version, summary, regrouped), totals = self.answers.look(), self.memory.totals
         return Item(
             trained=self.memory.trained,
@@ -121,6 +124,7 @@ class ViewLoop:
             cold=self._cold,
             summary=summary,
             regrouped=regrouped,
+            uncalibrated=self.memory.uncalibrated,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -130,6 +134,8 @@ class ViewLoop:
             self.memory.adopt(model)
             self.node.theta = self.memory.log_theta
             self.log("model taken over", trained_by=self.description.names_of(model.members))
+        if model is not None and agenda.uncalibrated(model.id):
+            self.memory.end_calibration()
 
     def _train(self, tasks: Tasks, agenda: Agenda, request: TrainRequest) -> None:
         """Train. The member that was asked for it keeps the request until it is done, since the view may end before.
@@ -141,7 +147,7 @@ class ViewLoop:
         warm = not request.cold and agenda.starts() is not None
         interim = InterimQuestions(self.answers, self.state, tasks, lambda pending: self._item(tasks.view, pending))
         try:
-            outcome = self.trainer.run(tasks, agenda, request, interim, self.answers.shard)
+            outcome = self.trainer.run(tasks, agenda, request, interim, self.answers.shard, self.answers.stand)
         except (Cancelled, NeighbourLostError):
             if len(self.memory.estimates):
                 self.requests.resume(request)
@@ -211,9 +217,9 @@ class ViewLoop:
         self.node.withdraw(True)
         self._failures += 1
         again = time.monotonic() + min(LONGEST_PAUSE, PAUSE * 2 ** min(self._failures, 10))
-        used, company = self.trainer.used_rows, self.node.company()
+        used, company = self.trainer.used, self.node.company()
         changed, self._once_more = self._once_more, False
-        while not self.stopping.is_set() and self.requests.training() is None and self.data.rows == used:
+        while not self.stopping.is_set() and self.requests.training() is None and self.data.stand.number == used:
             before, company = company, self.node.company()
             changed = changed or any(before.get(agent) != state for agent, state in company.items())
             if changed and time.monotonic() >= again:
@@ -221,7 +227,7 @@ class ViewLoop:
                 break
             self.requests.refuse_all(f"{self.name} cannot work: {problem}")
             self.stopping.wait(RECOVERY)
-        self.trainer.used_rows = self.data.rows
+        self.trainer.used = self.data.stand.number
         self.node.withdraw(False)
 
     def _with_names(self, message: str) -> str:
