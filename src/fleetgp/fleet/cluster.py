@@ -447,4 +447,5 @@ class ClusterPredictor:
 def _of_group(snapshot: ModelSnapshot, group: Sequence[int]) -> ModelSnapshot:
     """Return the snapshot that a group's worker gets, without data."""
     theta = snapshot.theta[list(group)] if snapshot.theta.ndim == 2 else snapshot.theta
-    return replace(snapshot, shards=InMemory(()), theta=theta)
+    kept = tuple(snapshot.kept[agent] for agent in group) if snapshot.kept else ()
+    return replace(snapshot, shards=InMemory(()), theta=theta, kept=kept)

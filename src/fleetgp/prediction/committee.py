@@ -134,9 +134,10 @@ class Committee(PredictionMethod):
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             before = None if previous is None else previous.state.groups
             keys = [(agent, options.min_rows, options.budget) for agent in network.hosted]
-            sent = [conditioned.sent.get(key, before[key[0]].members if before else ()) for key in keys]
-            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent)
-            conditioned.sent |= {key: groups[key[0]].members for key in keys}
+            sent = [conditioned.sent.get(key, before[key[0]].of_rows if before else ()) for key in keys]
+            kept = conditioned.forgotten()
+            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent, kept)
+            conditioned.sent |= {key: groups[key[0]].of_rows for key in keys}
             return SharedState(groups=groups)
         if not self.aggregation.augmented:
             return SharedState()
@@ -152,9 +153,11 @@ class Committee(PredictionMethod):
         """With the options.
 
         A fleet of one agent answers with its posterior, whatever the method, unless it holds groups of agents that are
-        away; and where no agent has enough rows for a group, each has its own rows alone.
+        away or of rows that it has forgotten; and where no agent has enough rows for a group, each has its own rows alone.
         """
-        if query.network.agents == 1 and not any(map(len, query.shared.groups[1:])):
+        own, away = query.shared.groups[:1], query.shared.groups[1:]
+        nothing_more = not any(map(len, away)) and not any(one.without_rows.any() for one in own)
+        if query.network.agents == 1 and nothing_more:
             return POE
         if self.aggregation.grouped and not any(map(len, query.shared.groups)):
             return RBCM
