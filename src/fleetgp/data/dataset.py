@@ -163,7 +163,7 @@ class Dataset(Sequence[Observations]):
         return self is other
 
     def changes_since(self, before: Dataset) -> dict[int, Observations | None]:
-        """Return the new rows at the end of each agent's data that differ; None where its old rows are not all there."""
+        """Return the new rows of each agent whose data differ; None where its old rows are not all there."""
         return {} if self.same(before) else dict.fromkeys(range(len(self)))
 
 

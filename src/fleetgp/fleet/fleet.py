@@ -919,12 +919,11 @@ class Fleet:
 
     def _near(self, agent: int) -> Array:
         """(D,) by which an agent's near rows are near: the length-scales, or the spread of its rows."""
-        fit, dimension = self.last_fit, self.dimension
         as_given = self.coordinates.name == "as-given"
         if self.theta is None or self._kernel is None or not (as_given or self.coordinates.name == "scaled"):
             spread = self.data[agent].inputs.std(axis=0)
             return np.where(spread > 0.0, spread, 1.0)
-        return self._kernel.scales(Hyperparameters.from_theta(self.theta), dimension)[0]
+        return self._kernel.scales(Hyperparameters.from_theta(self.theta), self.dimension)[0]
 
     def _without(self, agent: int, departure: Departure, kept: KeptGroups) -> Removal:
         """Take rows out of all that there is of them; return the receipt."""
@@ -933,10 +932,7 @@ class Fleet:
             states = [entry.value for entry in self._cache.shared.values() if isinstance(entry.value, SharedState)]
             ended += ["calibration"] if self.calibration is not None else []
             ended += [what for what in ("moments", "samples") if any(bool(getattr(one, what)) for one in states)]
-            self._sent = {
-                **self._sent,
-                **renumbered(departure.sent, gone),
-            }  # another one: earlier snapshots have theirs
+            self._sent = {**self._sent, **renumbered(departure.sent, gone)}  # earlier snapshots have theirs
             if agent in self._requests:
                 self._requests[agent] = self._requests[agent][~gone]
             self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -272,6 +273,6 @@ def summarized(data: Observations, groups: Sequence[IntArray], requests: Request
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *groups]).astype(np.int64)
     turned = cast(Observations, InMemory([data.rows(rows)]).along_arc(longitude)[0]) if len(rows) else data.rows(rows)
     ends = np.cumsum([0, *map(len, groups)])
-    members = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    members = [np.arange(a, b) for a, b in pairwise(ends)]
     names = None if requests is None else [requests[row] for row in rows]
     return KeptGroups.of(turned, members, names, table[rows])
