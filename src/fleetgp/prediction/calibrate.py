@@ -178,9 +178,10 @@ def _outcomes(
                 )
             ]
     if count < holding.fewest:
+        or_one = ", or with a single group," if method.grouped else ""
         raise InputError(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
-            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
+            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows{or_one} hold none out"
         )
 
 
