@@ -188,8 +188,8 @@ def _write(model: Model, folder: Path) -> None:
             if groups := fleet.sent_groups.get(number):
                 arrays["groups"] = group_numbers(groups, len(own))
             digest = save_arrays(folder / agent_file(number), arrays)
-            counts = {"observations": len(own)} | ({"groups": len(groups)} if groups else {})
-            agents.append({"name": name, **counts, "sha256": digest})
+            known = {"groups": len(groups)} if groups else {}
+            agents.append({"name": name, "observations": len(own), **known, "sha256": digest})
     else:
         counts = fleet.data.counts
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
