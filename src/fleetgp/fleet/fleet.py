@@ -10,7 +10,7 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName, check_mean
+from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName, check_mean
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
@@ -47,7 +47,6 @@ from fleetgp.fleet.forgetting import (
     Requests,
     forgotten,
     needed,
-    of_agent,
     removed,
     renumbered,
     select,
@@ -55,7 +54,6 @@ from fleetgp.fleet.forgetting import (
 )
 from fleetgp.fleet.maps import N_AGENTS, Mask, check_names, chosen_cells, grid_of, map_dataset, on_all_cells
 from fleetgp.fleet.privacy import (
-    FEWEST_ROWS,
     PrivateRows,
     check_private_rows,
     predictor_of,
@@ -238,7 +236,7 @@ class Fleet:
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
-        self._sent: SentGroups = {}  # the rows of the groups that agents have sent
+        self.sent_groups: SentGroups = {}  # the rows of the groups that agents have sent
         self._kept = (KeptGroups.none(self.dimension),) * self.agents  # of rows that agents have forgotten
         self._requests: dict[int, Requests] = {}  # by agent, the request that brought each row; "" for none
         self._calibration: Calibration | None = None
@@ -622,7 +620,7 @@ class Fleet:
             target=self.target,
             labels=self.labels,
             private=self.private,
-            sent=self._sent,
+            sent=self.sent_groups,
             kept=self._kept if any(map(len, self._kept)) else (),
         )
 
@@ -846,7 +844,7 @@ class Fleet:
                 f"remove: expected at least {counted(least, 'row')} of agent {self.labels[number]} to remain, got "
                 f"{remaining}: make a fleet without the agent instead"
             )
-        departure = removed(chosen.rows, of_agent(self._sent, number))
+        departure = removed(chosen.rows, self.sent_groups.get(number, ()))
         gone = kept.rows(chosen.kept)
         receipt = self._without(number, departure, kept.rows(~chosen.kept) if len(gone) else kept)
         return replace(receipt, kept_groups=len(gone), kept_rows=int(gone.counts.sum()))
@@ -903,7 +901,7 @@ class Fleet:
 
     def _forget(self, agent: int, limit: Limit, time: int | None, keep: Keep, *, patient: bool) -> Removal | None:
         """Let the rows of an agent leave that are too old; None if there are none."""
-        own, sent = self.data[agent], of_agent(self._sent, agent)
+        own, sent = self.data[agent], self.sent_groups.get(agent, ())
         rows = limit.exceeded(None if time is None else own.inputs[:, time], len(own))
         if not rows.any():
             return None
@@ -932,7 +930,7 @@ class Fleet:
             states = [entry.value for entry in self._cache.shared.values() if isinstance(entry.value, SharedState)]
             ended += ["calibration"] if self.calibration is not None else []
             ended += [what for what in ("moments", "samples") if any(bool(getattr(one, what)) for one in states)]
-            self._sent = {**self._sent, **renumbered(departure.sent, gone)}  # earlier snapshots have theirs
+            self.sent_groups = {**self.sent_groups, agent: renumbered(departure.sent, gone)}
             if agent in self._requests:
                 self._requests[agent] = self._requests[agent][~gone]
             self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None

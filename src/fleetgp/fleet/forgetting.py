@@ -11,20 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.data.conditions import Comparison, Condition
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.times import moment
 from fleetgp.errors import InputError, shortened
-from fleetgp.fleet.privacy import FEWEST_ROWS
 from fleetgp.model.observations import Observations
 from fleetgp.options import Keep
-from fleetgp.prediction.conditioned import SentGroups
-from fleetgp.prediction.groups import split
+from fleetgp.prediction.groups import NONE, split
 from fleetgp.prediction.kept import KeptGroups
 from fleetgp.units import counted
 
 #: The name of the request that brought each row of an agent, (N,); "" for none.
 Requests = NDArray[np.object_]
+#: The rows of each group.
+Groups = tuple[IntArray, ...]
 #: Rows of a kept group, at least, where there are enough. By measurement: with 10 they are twice as many for hardly
 #: better answers; with 40 a smooth field is blurred.
 COARSE = 20
@@ -191,26 +192,20 @@ class Departure:
     """
 
     rows: BoolArray
-    sent: SentGroups
-    groups: tuple[IntArray, ...] = ()
+    sent: Groups
+    groups: Groups = ()
     withdrawn: int = 0
     waiting: int = 0
 
 
-def of_agent(sent: SentGroups, agent: int) -> SentGroups:
-    """Return the groups that one agent has sent."""
-    return {key: groups for key, groups in sent.items() if key[0] == agent}
+def removed(rows: BoolArray, sent: Groups) -> Departure:
+    """Rows that are taken back: every group that had one of them is withdrawn. sent: by the agent."""
+    lost = [some for some in sent if rows[some].any()]
+    waiting = sum(int((~rows[some]).sum()) for some in lost)
+    return Departure(rows, tuple(some for some in sent if not rows[some].any()), (), len(lost), waiting)
 
 
-def removed(rows: BoolArray, sent: SentGroups) -> Departure:
-    """Rows that are taken back: every group that had one of them is withdrawn. sent: of the agent."""
-    lost = {tuple(some.tolist()) for groups in sent.values() for some in groups if rows[some].any()}
-    rest = {key: tuple(some for some in groups if not rows[some].any()) for key, groups in sent.items()}
-    waiting = {row for some in lost for row in some if not rows[row]}
-    return Departure(rows, rest, (), len(lost), len(waiting))
-
-
-def forgotten(rows: BoolArray, sent: SentGroups, keep: Keep, places: Array, *, patient: bool) -> Departure:
+def forgotten(rows: BoolArray, sent: Groups, keep: Keep, places: Array, *, patient: bool) -> Departure:
     """Rows that are too old, as far as they can leave.
 
     A difference of two summaries must not describe fewer rows than a group. So a group that was sent is only cut in
@@ -220,28 +215,20 @@ def forgotten(rows: BoolArray, sent: SentGroups, keep: Keep, places: Array, *, p
     places: (N, D) in units in which near rows are near.  patient: whether rows without a group may wait until they are
     enough for a kept one.
     """
-    rows, every = rows.copy(), [some for groups in sent.values() for some in groups]
-    least = min(map(len, every), default=0)
-    free = np.ones(len(rows), dtype=bool)
-    free[np.concatenate([np.zeros(0, dtype=np.int64), *every])] = False
-    changed = True
-    while changed:  # groups by other options have other rows
-        changed = False
-        for some in every:
-            if not _divisible(rows[some], least, keep):
-                rows[some], changed = False, True
-    if keep == "summary" and patient and (rows & free).sum() < COARSE:
+    rows, least = rows.copy(), min(map(len, sent), default=0)
+    for some in sent:
+        rows[some] &= _divisible(rows[some], least, keep)
+    free = rows.copy()
+    free[np.concatenate([NONE, *sent])] = False
+    if keep == "summary" and patient and free.sum() < COARSE:
         rows &= ~free
-    stay, lost, waiting, leaving = {}, set(), set(), []
-    for key, groups in sent.items():
-        parts = [some[~rows[some]] for some in groups]
-        touched = [len(part) < len(some) for part, some in zip(parts, groups, strict=True)]
-        stay[key] = tuple(part for part in parts if len(part) >= least)
-        leaving = leaving or [some[rows[some]] for some, gone in zip(groups, touched, strict=True) if gone]
-        lost |= {tuple(some.tolist()) for some, gone in zip(groups, touched, strict=True) if gone}
-        waiting |= {row for part in parts if len(part) < least for row in part.tolist()}
-    kept = _coarse(np.flatnonzero(rows & free), leaving, places) if keep == "summary" else ()
-    return Departure(rows, stay, kept, len(lost), len(waiting))
+        free[:] = False
+    cut = [some for some in sent if rows[some].any()]
+    rest, parts = [some[~rows[some]] for some in cut], [some[rows[some]] for some in cut]
+    stay = [some for some in sent if not rows[some].any()] + [some for some in rest if len(some) >= least]
+    waiting = sum(len(some) for some in rest if len(some) < least)
+    kept = _coarse(np.flatnonzero(free), parts, places) if keep == "summary" else ()
+    return Departure(rows, tuple(stay), kept, len(cut), waiting)
 
 
 def _divisible(rows: BoolArray, least: int, keep: Keep) -> bool:
@@ -252,7 +239,7 @@ def _divisible(rows: BoolArray, least: int, keep: Keep) -> bool:
     return min(go, stay) >= least if keep == "summary" else go >= least or stay < least
 
 
-def _coarse(free: IntArray, groups: Sequence[IntArray], places: Array) -> tuple[IntArray, ...]:
+def _coarse(free: IntArray, groups: Sequence[IntArray], places: Array) -> Groups:
     """Kept groups of rows that leave: of whole groups that were sent, and of rows that were in none."""
     result = [free[some] for some in split(places[free], COARSE)] if len(free) >= NEWEST else []
     if groups:
@@ -261,10 +248,10 @@ def _coarse(free: IntArray, groups: Sequence[IntArray], places: Array) -> tuple[
     return tuple(result)
 
 
-def renumbered(sent: SentGroups, gone: BoolArray) -> SentGroups:
+def renumbered(groups: Groups, gone: BoolArray) -> Groups:
     """Return groups of rows as rows of what remains."""
     numbers = np.cumsum(~gone) - 1
-    return {key: tuple(numbers[some] for some in groups) for key, groups in sent.items()}
+    return tuple(numbers[some] for some in groups)
 
 
 def summarized(data: Observations, groups: Sequence[IntArray], requests: Requests | None, longitude: int) -> KeptGroups:

@@ -133,11 +133,8 @@ class Predictor:
     def _previous(self, network: Network, method: PredictionMethod, known: CacheEntry | None) -> PreviousState | None:
         """Return the state from the agents' last agreement, or from the training."""
         snapshot = self.snapshot
-        if (
-            (known is None or -1 in known.rows)
-            and snapshot.moments is not None
-            and method.takes_moments(central=snapshot.central)
-        ):
+        trained = snapshot.moments is not None and method.takes_moments(central=snapshot.central)
+        if trained and (known is None or -1 in known.rows):
             known = CacheEntry(SharedState(moments=snapshot.moments), 0, snapshot.trained)
         if known is None:
             return None

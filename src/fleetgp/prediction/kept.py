@@ -261,6 +261,6 @@ def _uniform(count: int, dimension: int) -> Array:
     drawn = np.random.default_rng(dimension).uniform(-1.0, 1.0, (count, dimension))
     drawn -= drawn.mean(axis=0)
     if count <= 2 * dimension:
-        return np.sqrt(3.0) * drawn
+        return np.asarray(np.sqrt(3.0) * drawn)
     values, vectors = np.linalg.eigh(drawn.T @ drawn / count)
     return np.asarray(drawn @ vectors / np.sqrt(values))
