@@ -13,7 +13,8 @@ from typing import Any, Final, Literal, TypedDict, get_args
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName
+from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName
+from fleetgp.data.times import duration, units_of_times
 from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
@@ -106,6 +107,39 @@ class ModelOptions:
     robust: bool = declared(False, FLAG, "Weigh outliers down: a row counts as at most 2.5 standard deviations off.")
     private: Literal["rows"] | None = declared(
         None, one_of(("rows",)), "rows: refuse methods that send a row or its inputs, here and in later commands."
+    )
+
+
+#: What stays of forgotten rows.
+Keep = Literal["summary", "nothing"]
+
+
+def check_window(name: str, value: Any) -> float | str:
+    """Return a valid window: a text, which is read with the unit of the time, or a number above 0."""
+    if isinstance(value, str):
+        duration(value, units_of_times("days"), name)
+        return value
+    check_number(name, value, above=0.0)
+    return float(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Which rows an agent forgets, after every observation, and what stays of them."""
+
+    window: float | str | None = declared(
+        None,
+        Kind(str, check_window, 'a duration such as "3 days", or a number', number_or_text),
+        'Forget rows that are this much older than the newest of all: "3 days", or a number in the unit of the time.',
+        otherwise="none is too old",
+    )
+    max_rows: int | None = declared(
+        None, whole(least=5), "Forget the oldest rows of an agent with more than this.", otherwise="none are too many"
+    )
+    keep: Keep = declared(
+        "summary",
+        one_of(get_args(Keep)),
+        "What stays of forgotten rows: summary, coarse groups for dec-summary; or nothing.",
     )
 
 
@@ -292,10 +326,11 @@ class PredictionOptions:
         "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )
     min_rows: int = declared(
-        5,
+        FEWEST_ROWS,
         whole(least=1),
         "dec-summary: how many rows a group that is sent describes at least.",
-        detail="An agent with fewer rows sends nothing about them.",
+        detail="An agent with fewer rows sends nothing about them. Rows in a group that was sent stay together, with "
+        "any later min_rows and budget: to compare options, make a fleet for each.",
     )
     budget: float = declared(
         100_000.0,

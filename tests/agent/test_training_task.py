@@ -174,7 +174,8 @@ def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatc
         for kept in (0, 1):
             tasks = Tasks(agent.node, view, agent.activity)
             with pytest.raises(OverError):
-                agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), TrainRequest(), nobody, agent.loop.answers.shard)
+                data = agent.loop.answers.shard, agent.loop.answers.stand
+                agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), TrainRequest(), nobody, *data)
             assert len(agent.memory.estimates) == kept
             told.pop()
 

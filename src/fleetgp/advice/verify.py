@@ -273,7 +273,7 @@ class Subject:
     def of(cls, fleet: Fleet, methods: tuple[str, ...], hold: float, seed: int) -> Subject:
         whole = replace(fleet.snapshot(), moments=None, trained=())
         sample = _drawn(fleet.data, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
-        return cls(fleet, replace(whole, shards=sample, private=None, sent={}), methods, hold, seed)
+        return cls(fleet, replace(whole, shards=sample, private=None, sent={}, kept=()), methods, hold, seed)
 
     def part(self, most: int) -> InMemory:
         """At most so many rows of each agent."""
@@ -290,14 +290,15 @@ class Subject:
 
     def conditioned(self, shards: Dataset | None = None) -> ConditionedFleet:
         """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
-        return ConditionedFleet(self.snapshot if shards is None else replace(self.snapshot, shards=shards, sent={}))
+        chosen = self.snapshot.shards if shards is None else shards
+        return ConditionedFleet(replace(self.snapshot, shards=chosen, sent={}))
 
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""
         rows, theta = Observations.joined(self.snapshot.shards), self.snapshot.theta
         one = theta if theta.ndim == 1 else np.exp(np.log(theta).mean(axis=0))
         return ConditionedFleet(
-            replace(self.snapshot, shards=InMemory([rows]), theta=one, graph=Graph.path(1), sent={})
+            replace(self.snapshot, shards=InMemory([rows]), theta=one, graph=Graph.path(1), sent={}, kept=())
         )
 
     @cached_property

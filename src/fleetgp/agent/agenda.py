@@ -190,6 +190,7 @@ class Item(Strict):
     cold: its last training failed, so the next one must not continue from estimates or a model.
     summary: the number of the `Summary` of its model that it holds; 0 if it has none.  regrouped: its rows change it.
     uncalibrated: rows were taken back that its model was calibrated with.
+    kept: how many rows it has forgotten that are in groups which it has kept.
     """
 
     trained: Trained | None = None
@@ -207,6 +208,7 @@ class Item(Strict):
     summary: Count = 0
     regrouped: bool = False
     uncalibrated: bool = False
+    kept: Count = 0
 
     @property
     def standing(self) -> Item:

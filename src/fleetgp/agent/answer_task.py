@@ -13,7 +13,7 @@ from fleetgp.agent.agenda import NOTHING, Agenda, Item, Tasks, Trained, with_nam
 from fleetgp.agent.description import WHOLE, Description
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import PendingQuestion, Question
-from fleetgp.agent.summaries import RULE, SummarySync
+from fleetgp.agent.summaries import RULE, Left, SummarySync
 from fleetgp.agent.totals import Agreements, MomentsSync, Totals, number_of, parts_of_members
 from fleetgp.data.dataset import InMemory
 from fleetgp.engines.expert import refuse_rough
@@ -56,8 +56,8 @@ class AnswerTask:
         """
         self.stand = self._state.data.stand
         self.shard = self._state.data.observations(self.stand)
-        model, departed = self._state.memory.trained, self.stand.arrived > len(self.stand)
-        number, regrouped = self._summaries.look(model, self.shard, departed=departed)
+        model, left = self._state.memory.trained, Left(self.stand.arrived - len(self.stand), self.stand.kept)
+        number, regrouped = self._summaries.look(model, self.shard, left)
         if not regrouped and self._sync.holds(self.shard):
             self.clean = self.stand.departures
         return self.shard.version, number, regrouped

@@ -42,7 +42,7 @@ from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
 from fleetgp.network.zenoh.session import OPERATOR, is_local
-from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
+from fleetgp.options import Keep, MemoryOptions, ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction import DECENTRALIZED_METHODS, PredictionMethod, PredictionOptions, prediction_method
 from fleetgp.training import DECENTRALIZED_TRAINERS, TrainingMethod, TrainingOptions, training_method
 from fleetgp.training.constraints import ParameterConstraints
@@ -147,16 +147,19 @@ class PredictionTable(_Table):
         min_rows: int = PredictionOptions.min_rows
 
 
+class MemoryTable(_Table):
+    """What agents forget, each alone: the `MemoryOptions`."""
+
+    if TYPE_CHECKING:
+        window: float | str | None = MemoryOptions.window
+        max_rows: int | None = MemoryOptions.max_rows
+        keep: Keep = MemoryOptions.keep
+
+
 if not TYPE_CHECKING:
     TrainingTable = create_model("TrainingTable", __base__=TrainingTable, **_options(TrainerOptions))
     PredictionTable = create_model("PredictionTable", __base__=PredictionTable, **_options(PredictionOptions))
-
-
-class MemoryTable(_Table):
-    """What agents forget. window: rows that are older than the newest by more.  max_rows: the oldest beyond so many."""
-
-    window: float | str | None = None
-    max_rows: Count | None = None
+    MemoryTable = create_model("MemoryTable", __base__=MemoryTable, **_options(MemoryOptions))
 
 
 class TimeoutsTable(_Table):
@@ -347,6 +350,11 @@ class Description:
         common["secured"] = self.secured
         common["protocol"] = PROTOCOL
         return common
+
+    @property
+    def keep(self) -> Keep:
+        """What stays of forgotten rows: groups only where they are used."""
+        return self.memory.keep if prediction_method(self.prediction.method).rule == "summary" else "nothing"
 
     @property
     def model(self) -> str:

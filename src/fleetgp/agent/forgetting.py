@@ -1,53 +1,13 @@
-"""Which rows of an agent are too old or too many: what a window and a largest number of rows let go."""
+"""Rows that have left an agent: hashes by which those of its data file are known, and the time that counts as now."""
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, Keys, occurrences, row_hashes
 from fleetgp.data.times import moment, time_unit_of
-
-
-class Late(NamedTuple):
-    """Rows that are to leave, (N,), and the horizon: rows with an earlier time leave, also those that come later."""
-
-    rows: BoolArray
-    horizon: float
-
-
-@dataclass(frozen=True)
-class Retention:
-    """window: rows older than this leave, in units of the time.  max_rows: the oldest ones beyond this many leave.
-
-    Without a time the rows are in the order in which they came. The newest row always stays.
-
-    >>> Retention(2.0, 2).late(np.array([1.0, 3.0, 5.0, 4.0]), 4, -np.inf, 5.0)
-    Late(rows=array([ True,  True, False, False]), horizon=4.0)
-    >>> Retention(max_rows=2).late(None, 3, -np.inf, 0.0).rows.tolist()
-    [True, False, False]
-    """
-
-    window: float | None = None
-    max_rows: int | None = None
-
-    def late(self, times: Array | None, count: int, horizon: float, now: float) -> Late:
-        """times: (count,) of all rows that count.  horizon: as it is."""
-        rows = np.zeros(count, dtype=bool)
-        if times is not None and self.window is not None and count:
-            horizon = max(horizon, min(now - self.window, float(times.max())))
-            rows |= times < horizon
-        beyond = 0 if self.max_rows is None else count - int(rows.sum()) - max(1, self.max_rows)
-        if beyond > 0:
-            stay = np.flatnonzero(~rows)
-            order = stay if times is None else stay[np.argsort(times[stay], kind="stable")]
-            rows[order[:beyond]] = True
-            if times is not None:
-                horizon = max(horizon, float(times[order[beyond]]))
-        return Late(rows, horizon)
 
 
 def now_of(times: Array, units: str | None) -> float:

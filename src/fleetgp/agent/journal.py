@@ -73,7 +73,7 @@ class Departure:
     request: the name of an operator's request; empty if there was none.
     sent: rows of the journal, as (request, first number, end).
     keys, times: hashes of rows of the data file, one for each row that leaves, and their times (NaN: they have none).
-    horizon: rows with an earlier time do not count from now on, whenever they come; None: as before.
+    horizon: rows of the data file with an earlier time do not count from now on; None: as before.
     removed: how many of the rows were taken back; the others are forgotten.
     kept: the groups that stand for forgotten rows from now on, as plain values; None: as before.
     receipt: what the operator is told, as plain values.
@@ -102,18 +102,18 @@ Record = Batch | Known | Departure | Base
 
 
 class Journal:
-    """columns: what a row holds.  largest: numbers beyond it are damage.  time: the column of the time, if one is.
+    """columns: what a row holds.  largest: numbers beyond it are damage.
 
     rows: (N, C), all that count.  damaged: lines in the middle that could not be read when the file was opened; what
     was sound in them is kept, and the file as it was is `aside` (None if there was no room for a copy).
     missing_rows, missing_bytes: how much was acknowledged and is not in the file when it is opened.
-    horizon: rows with an earlier time do not count.  keys, times: hashes of the rows of the data file that left, and
-    their times.  gone: how many rows that were sent have left.  removed: how many rows were taken back.
+    horizon: rows of the data file with an earlier time do not count.  keys, times: hashes of its other rows that left,
+    and their times.  gone: how many rows that were sent have left.  removed: how many rows were taken back.
     kept: groups that stand for forgotten rows, as plain values.  receipts: of removals, by request.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str], largest: float, time: int | None = None) -> None:
-        self.path, self.columns, self._largest, self._time = path, tuple(columns), largest, time
+    def __init__(self, path: Path, columns: Sequence[str], largest: float) -> None:
+        self.path, self.columns, self._largest = path, tuple(columns), largest
         self._size = 0
         self._doubtful = False  # behind `_size` there may be something that was refused
         self._mark = path.with_suffix(".acknowledged")
@@ -141,8 +141,8 @@ class Journal:
         )
 
     @property
-    def bytes(self) -> int:
-        """Of the file."""
+    def size(self) -> int:
+        """Bytes of the file."""
         return self._size
 
     @property
@@ -153,11 +153,15 @@ class Journal:
     def knows(self, request: str) -> bool:
         return request in self._requests
 
+    @property
+    def names(self) -> Any:
+        """(N,) the name of each row's request; empty for a row of an older file."""
+        return np.array(self._names, dtype=object)[self._whose] if self._names else np.zeros(0, dtype=object)
+
     def of_request(self, name: str) -> BoolArray | None:
         """(N,) which rows were sent under this name, or under it and the number of a part; None if it is unknown."""
-        pattern = re.compile(rf"{re.escape(name)}(-\d+)?")
-        numbers = [number for number, one in enumerate(self._names) if pattern.fullmatch(one)]
-        if not numbers and not any(pattern.fullmatch(one) for one in self._requests):
+        numbers = [number for number, one in enumerate(self._names) if is_part(one, name)]
+        if not numbers and not any(is_part(one, name) for one in self._requests):
             return None
         return np.asarray(np.isin(self._whose, numbers))
 
@@ -247,26 +251,18 @@ class Journal:
         self._waiting.append((np.array(batch.rows), np.full(count, whose), numbers))
 
     def _settle(self) -> None:
-        """Let the rows of earlier batches count, but for those before the horizon."""
+        """Let the rows of earlier batches count."""
         if self._waiting:
             rows, whose, numbers = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
             self._waiting = []
-            late = self._early(rows)
-            self.gone += int(late.sum())
-            self.rows = np.concatenate([self.rows, rows[~late]])
-            self._whose = np.concatenate([self._whose, whose[~late]])
-            self._numbers = np.concatenate([self._numbers, numbers[~late]])
-
-    def _early(self, rows: Array) -> BoolArray:
-        """(n,) which rows have a time before the horizon."""
-        if self._time is None:
-            return np.zeros(len(rows), dtype=bool)
-        return np.asarray(rows[:, self._time] < self.horizon)
+            self.rows = np.concatenate([self.rows, rows])
+            self._whose = np.concatenate([self._whose, whose])
+            self._numbers = np.concatenate([self._numbers, numbers])
 
     def _leave(self, departure: Departure) -> None:
         if departure.horizon is not None:
             self.horizon = max(self.horizon, departure.horizon)
-        leaving = self._early(self.rows)
+        leaving = np.zeros(len(self.rows), dtype=bool)
         spans: dict[int, list[tuple[int, int]]] = {}
         for name, first, end in departure.sent:
             if name in self._positions:
@@ -539,6 +535,16 @@ class Journal:
             f"{self.path}, line {number}: expected rows with {', '.join(self.columns)}, got other columns: "
             "move the file away, if its rows are of another fleet"
         )
+
+
+def is_part(request: str, name: str) -> bool:
+    """Whether rows were sent under this name, or under it and the number of a part.
+
+    >>> is_part("dive-7", "dive"), is_part("dive", "dive"), is_part("dives", "dive")
+    (True, True, False)
+    """
+    head, dash, number = request.rpartition("-")
+    return request == name or (bool(dash) and head == name and number.isdecimal())
 
 
 # ---- lines as text ---------------------------------------------------------------------------------------------------

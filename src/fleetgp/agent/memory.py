@@ -29,10 +29,10 @@ LARGEST_FILE = 4 * 2**20
 
 @dataclass(frozen=True)
 class Checkpoint(Strict):
-    """trained: the model.  rows: how many rows this agent had ever received by then.  removed: how many were taken back.
+    """trained: the model.  rows, removed: how many rows this agent had ever received by then, and taken back.
 
     estimates, chosen, round: of a training that has not ended.
-    uncalibrated: the model whose calibration has ended, since rows were taken back that it was calibrated with; 0: none.
+    uncalibrated: the model whose calibration has ended, since rows that it was made with were taken back; 0: none.
     """
 
     trained: Trained | None = None

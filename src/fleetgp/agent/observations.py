@@ -17,25 +17,29 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fleetgp.agent.description import Description
-from fleetgp.agent.forgetting import Retention, keys_of_rows, now_of, without
-from fleetgp.agent.journal import RECEIPTS, Departure, Journal
+from fleetgp.agent.forgetting import keys_of_rows, now_of, without
+from fleetgp.agent.journal import RECEIPTS, Departure, Journal, is_part
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.requests import Reply
 from fleetgp.agent.threads import Inbox
-from fleetgp.arrays import Array, BoolArray
-from fleetgp.consensus.agreements import outer_corners
-from fleetgp.data.conditions import Condition
+from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.consensus.agreements import FEWEST_ROWS, outer_corners
+from fleetgp.data.conditions import Comparison, Condition
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.data.times import duration, format_value, moment, time_input
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
-from fleetgp.fleet.privacy import FEWEST_ROWS
+from fleetgp.fleet.forgetting import Limit, forgotten, removed, summarized
 from fleetgp.io.formats import Columns, Reading, Table
 from fleetgp.io.tables import check_deviation_column, observations_of, read_columns
 from fleetgp.model.noise import SAME, NoiseModel
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import LARGEST
+from fleetgp.options import Keep
+from fleetgp.prediction.kept import KeptGroups
 
+#: Groups of forgotten rows that an agent keeps where nothing else limits them.
+MOST_KEPT = 200
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
@@ -49,12 +53,13 @@ class Appended(NamedTuple):
 class Stand(NamedTuple):
     """The rows that count at one moment, of the file and sent ones. Arrays are replaced, never changed.
 
-    arrived: how many rows there have ever been.  removed: how many of them were taken back.
-    departures: how often rows have left since the start.
+    kept: groups that stand for forgotten rows.  arrived: how many rows there have ever been.  removed: how many of them
+    were taken back.  departures: how often rows have left since the start.
     """
 
     table: Array
     sent: Array
+    kept: KeptGroups
     arrived: int
     removed: int
     departures: int
@@ -71,6 +76,19 @@ class Stand(NamedTuple):
 
     def __len__(self) -> int:
         return len(self.table) + len(self.sent)
+
+
+class Sent(NamedTuple):
+    """What an agent has sent of its rows: the rows of each group.
+
+    scales: (D,) by which near rows are near.  most: so many groups of forgotten rows may be kept.
+    ended: what else was made of the rows, for a receipt.
+    """
+
+    groups: tuple[IntArray, ...]
+    scales: Array
+    most: int
+    ended: tuple[str, ...]
 
 
 def store_of(description: Description, name: str, folder: Path, log: Log) -> ObservationStore:
@@ -91,6 +109,8 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         time=description.time,
         window=description.memory.window,
         max_rows=description.memory.max_rows,
+        keep=description.keep,
+        longitude=description.coordinates.longitude,
     )
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
@@ -118,6 +138,7 @@ class ObservationStore:
     private: the rows are; what others see of where they are is rounded.
     time: the input that is the time; None: the one whose values are dates in the file, if there is one.
     window, max_rows: rows that are older than the newest by more, and the oldest beyond so many, are forgotten.
+    keep: what stays of forgotten rows.  longitude: which input it is; -1 for none.
     """
 
     def __init__(
@@ -137,6 +158,8 @@ class ObservationStore:
         time: str | None = None,
         window: float | str | None = None,
         max_rows: int | None = None,
+        keep: Keep = "nothing",
+        longitude: int = -1,
     ) -> None:
         self.inputs, self.columns = tuple(inputs), (*inputs, *([deviation] if deviation else []), target)
         self.file, self._deviation, self._noise, self._group = file, deviation, noise_model, group
@@ -152,13 +175,16 @@ class ObservationStore:
             raise InputError(
                 f"window: expected an input that is the time, got {', '.join(self.inputs)}: name it (time)"
             )
-        span = None if window is None else duration(window, self._unit, "window")
-        self._retention = Retention(span, max_rows)
-        self.journal = Journal(journal, self.columns, LARGEST, self.time)
+        self._window = None if window is None else duration(window, self._unit, "window")
+        self._max_rows, self._keep, self._longitude = max_rows, keep, longitude
+        self.journal = Journal(journal, self.columns, LARGEST)
+        #: What the agent has sent of its rows now. An agent that has sent nothing replaces it by nothing.
+        self.sent: Callable[[Observations], Sent] = self._nothing_sent
         self._departures, self._in_file = 0, len(table)
         self._since: dict[str, int] = {}  # the departures that requests were
-        self.stand = Stand(table[self._counted(table)], self.journal.rows, 0, 0, 0)
-        self._settle()
+        self._kept_facts: Any = None
+        self._kept = KeptGroups.none(len(self.inputs))
+        self._stand(table[self._counted(table)])
         if not self.rows:
             raise InputError(f"{self.file}: none of its {len(table)} rows counts: all were removed or forgotten")
         self._place: tuple[Stand | None, dict[str, list[float]]] = (None, {})
@@ -269,33 +295,27 @@ class ObservationStore:
     # ---- what leaves -----------------------------------------------------------------------------------------
 
     def tidy(self) -> int:
-        """Forget what the clock has made too old; how many rows."""
+        """Forget what is too old or too much; how many rows."""
         with self._writing:
             before = self.rows
             self._settle()
             return before - self.rows
 
     def forget(self, before: Any, name: str) -> dict[str, Any]:
-        """Let go the rows with an earlier time, also those that come later. name: of this request, for a repetition."""
+        """Let the rows with an earlier time go; return the receipt. name: of this request, for a repetition."""
         if self.time is None:
-            raise InputError(
-                f"forget: expected an input that is the time, got {', '.join(self.inputs)}: name it (time)"
-            )
-        horizon = moment(before, self._unit, "before")
+            raise self._timeless("before")
+        point = moment(before, self._unit, "before")
         with self._writing:
             known = self._receipt(name)
             if known is not None:
                 return known
-            times = self.stand.values[:, self.time]
-            rows = times < horizon
-            self._check_rest(rows, f"; the newest is of {self._shown(times.max())}")
-            receipt = {"forgotten": int(rows.sum()), "removed": 0, "before": self._shown(horizon)}
-            return self._let_go(rows, name, receipt, horizon=horizon)
+            return self._let_go(Limit(point), name, {"before": self._shown(point)}, patient=False)
 
     def remove(self, name: str, *, request: Any = None, where: Any = None, between: Any = None) -> dict[str, Any]:
         """Take rows back: those that were sent as this request, for which the condition holds, and within these times.
 
-        name: of this request, for a repetition.  Returns the receipt.
+        Return the receipt. name: of this request to remove them, for a repetition.
         """
         if request is None and where is None and between is None:
             raise InputError("remove: expected a request, a condition or two times, got none of them")
@@ -303,22 +323,49 @@ class ObservationStore:
             known = self._receipt(name)
             if known is not None:
                 return known
-            rows, facts = self._chosen(request, where, between)
+            rows, groups, facts = self._chosen(request, where, between)
             self._check_rest(rows)
-            removed = int(rows.sum())
-            return self._let_go(rows, name, {"forgotten": 0, "removed": removed, **facts}, removed=removed)
+            stand, count = self.stand, int(rows.sum())
+            sent = self.sent(self.shard)
+            departure, gone = removed(rows, sent.groups), stand.kept.rows(groups)
+            receipt = {
+                "removed": count,
+                "groups": departure.withdrawn,
+                "waiting": departure.waiting,
+                "kept_groups": len(gone),
+                "kept_rows": int(gone.counts.sum()),
+                "ended": list(sent.ended),
+                **facts,
+            }
+            kept = stand.kept.rows(~groups) if len(gone) else None
+            return self._gone(name, receipt, rows, kept=kept, removed=count)
+
+    def departure_of(self, name: str) -> int | None:
+        """The number of the departure that this request was, 0 before the start; None if there was none."""
+        return self._since.get(name, 0) if name in self.journal.receipts else None
+
+    def receipt(self, name: Any) -> dict[str, Any]:
+        """The receipt of an earlier request."""
+        known = self._receipt(name)
+        if known is None:
+            raise InputError(f"there is no receipt {name!r}: expected one of the last {RECEIPTS} removals")
+        return known
 
     def _receipt(self, name: Any) -> dict[str, Any] | None:
         """What a request of this name got; None if it is new."""
         _check_request(name)
         known = self.journal.receipts.get(name)
-        copies = [str(copy) for copy in self.journal.copies]
-        return None if known is None else {**known, "repeated": True, "copies": copies}
+        return None if known is None else {**known, "repeated": True, "copies": self._copies}
 
-    def _chosen(self, request: Any, where: Any, between: Any) -> tuple[BoolArray, dict[str, Any]]:
-        """(N,) the rows that an operator means, and in what words."""
-        values, facts = self.stand.values, dict[str, Any]()
-        rows = np.ones(len(values), dtype=bool)
+    @property
+    def _copies(self) -> list[str]:
+        """Copies of damaged files, which may still have rows that have left."""
+        return [str(copy) for copy in self.journal.copies]
+
+    def _chosen(self, request: Any, where: Any, between: Any) -> tuple[BoolArray, BoolArray, dict[str, Any]]:
+        """(N,) the rows that an operator means, (G,) the kept groups that may contain such rows, and in what words."""
+        values, kept, facts = self.stand.values, self.stand.kept, dict[str, Any]()
+        rows, groups = np.ones(len(values), dtype=bool), np.ones(len(kept), dtype=bool)
         if request is not None:
             _check_request(request)
             sent = self.journal.of_request(request)
@@ -326,9 +373,18 @@ class ObservationStore:
                 raise InputError(f"remove: no rows were sent as the request {request!r}")
             rows[: len(self.stand.table)] = False
             rows[len(self.stand.table) :] = sent
+            groups &= np.array([any(is_part(one, request) for one in names) for names in kept.requests], dtype=bool)
             facts["request"] = request
+        for condition in self._conditions(where, between, facts):
+            rows &= condition.rows(values)
+            low, high = (self._with_deviation(ends, end) for ends, end in ((kept.low, -np.inf), (kept.high, np.inf)))
+            groups &= np.array([condition.may_hold(*ends) for ends in zip(low, high, strict=True)], dtype=bool)
+        return rows, groups, facts
+
+    def _conditions(self, where: Any, between: Any, facts: dict[str, Any]) -> list[Condition]:
+        conditions = []
         if where is not None:
-            rows &= Condition.parsed(where, self.columns, self.units).rows(values)
+            conditions.append(Condition.parsed(where, self.columns, self.units))
             facts["where"] = where
         if between is not None:
             if self.time is None:
@@ -338,71 +394,112 @@ class ObservationStore:
             first, last = (moment(value, self._unit, "between") for value in between)
             if first > last:
                 raise InputError(f"between: expected the earlier time first, got {shortened(list(between))}")
-            rows &= (values[:, self.time] >= first) & (values[:, self.time] <= last)
+            conditions.append(Condition((Comparison(self.time, ">=", first), Comparison(self.time, "<=", last))))
             facts["between"] = [self._shown(first), self._shown(last)]
-        return rows, facts
+        return conditions
 
-    def _check_rest(self, leaving: BoolArray, more: str = "") -> None:
+    def _with_deviation(self, ends: Array, unknown: float) -> Array:
+        """Extremes of kept groups (G, D + 1), with the column of the deviation, of which nothing is known."""
+        return np.insert(ends, len(self.inputs), unknown, axis=1) if self._deviation else ends
+
+    def _check_rest(self, leaving: BoolArray) -> None:
         """One error where too few rows would be left."""
         fewest = FEWEST_ROWS if self.private else 1
         rest = len(leaving) - int(leaving.sum())
-        if rest < fewest:
-            raise InputError(f"{rest} of {len(leaving)} rows would be left, and an agent needs {fewest} or more{more}")
+        if leaving.any() and rest < fewest:
+            raise InputError(f"{rest} of {len(leaving)} rows would be left, and an agent needs {fewest} or more")
 
     def _timeless(self, what: str) -> InputError:
         inputs = ", ".join(self.inputs)
         return InputError(f"{what}: expected an input that is the time, got {inputs}: name it (`time` in fleet.toml)")
 
-    def _let_go(self, rows: BoolArray, name: str, receipt: dict[str, Any], **facts: Any) -> dict[str, Any]:
-        """Let rows leave on an operator's request, and rewrite the journal without them at once."""
-        receipt = {"name": name, "time": time.time(), **receipt}
-        self._leave(rows, request=name, receipt=receipt, **facts)
-        self._since[name] = self._departures
-        for old in list(self._since)[:-RECEIPTS]:
-            del self._since[old]
-        with suppress(OSError):  # a full disk: they do not count any more, and a later one rewrites it
-            self.journal.compact()
-        return {**receipt, "repeated": False, "copies": [str(copy) for copy in self.journal.copies]}
-
-    def departure_of(self, name: str) -> int | None:
-        """The number of the departure that this request was, 0 before the start; None if there was none."""
-        return self._since.get(name, 0) if name in self.journal.receipts else None
-
-    def _leave(self, rows: BoolArray, **facts: Any) -> None:
-        """Let rows (N,) of those that count leave: on disk when this returns."""
-        table, horizon = self.stand.table, facts.get("horizon")
-        early = np.zeros(len(rows), dtype=bool)  # which the horizon keeps away
-        if self.time is not None and horizon is not None:
-            early = self.stand.values[:, self.time] < horizon
-        listed = rows & ~early
-        gone, sent = table[listed[: len(table)]], listed[len(table) :]
-        times = np.full(len(gone), np.nan) if self.time is None else gone[:, self.time]
-        keys = keys_of_rows(gone, self.columns)
-        self.journal.leave(Departure(sent=self.journal.sent(sent), keys=keys, times=times, **facts))
-        self._departures += 1
-        self._stand(table[~rows[: len(table)]])
-
     def _settle(self, table: Array | None = None) -> None:
         """Take what has come, and let go what is too old or too much. table: the rows of the file that count."""
         self._stand(self.stand.table if table is None else table)
-        times = self._times(self.stand)
-        now = 0.0 if times is None else now_of(times, self._unit)
-        horizon = self.journal.horizon
-        late = self._retention.late(times, self.rows, horizon, now)
-        if late.rows.any():
-            moved = late.horizon if late.horizon > horizon else None
-            with suppress(OSError):  # a full disk: the next one tries again
-                self._leave(late.rows, horizon=moved)
-        if self.journal.wasteful:
-            with suppress(OSError):
+        limit = Limit(None, self._max_rows)
+        if self._window is not None and self.time is not None:
+            now = now_of(self.stand.values[:, self.time], self._unit)
+            limit = Limit(now - self._window, self._max_rows)
+        with suppress(OSError):  # a full disk: the next one tries again
+            self._let_go(limit, "", {}, patient=True)
+            if self.journal.wasteful:
                 self.journal.compact()
 
-    def _stand(self, table: Array) -> None:
-        arrived = self._in_file + len(self.journal.rows) + self.journal.gone
-        self.stand = Stand(table, self.journal.rows, arrived, self.journal.removed, self._departures)
+    def _let_go(self, limit: Limit, name: str, facts: dict[str, Any], *, patient: bool) -> dict[str, Any]:
+        """Forget what is too old or too much, as far as it can leave the groups that were sent; return the receipt."""
+        stand = self.stand
+        times = None if self.time is None else stand.values[:, self.time]
+        rows = limit.exceeded(times, len(stand))
+        if not rows.any() and not name:
+            return {}
+        shard = self.observations(stand)
+        sent = self.sent(shard)
+        places = shard.inputs / sent.scales
+        departure = forgotten(rows, sent.groups, self._keep, places, patient=patient)
+        if not departure.rows.any() and not name:
+            return {}
+        kept, horizon = None, None
+        if departure.groups:
+            names = np.concatenate([np.full(len(stand.table), "", dtype=object), self.journal.names])
+            new = summarized(shard, departure.groups, names, self._longitude)
+            kept = stand.kept.plus(new).within(sent.most, sent.scales, self._longitude)
+            known = tuple(frozenset(filter(self.journal.knows, some)) for some in kept.requests)
+            kept = KeptGroups.unpacked(kept.packed, kept.dimension, known)
+        if times is not None and departure.rows.any():
+            oldest = float(times[~departure.rows].min())
+            horizon = oldest if limit.before is None else min(oldest, limit.before)
+        receipt = {
+            "forgotten": int(departure.rows.sum()),
+            "overdue": int((rows & ~departure.rows).sum()),
+            "summarized": sum(map(len, departure.groups)),
+            "groups": departure.withdrawn,
+            "waiting": departure.waiting,
+            **facts,
+        }
+        return self._gone(name, receipt, departure.rows, kept=kept, horizon=horizon)
 
-    def _times(self, stand: Stand) -> Array | None:
-        return None if self.time is None else stand.values[:, self.time]
+    def _gone(self, name: str, facts: dict[str, Any], rows: BoolArray, **more: Any) -> dict[str, Any]:
+        """Let rows (N,) leave; return the receipt. They are on disk as gone when this returns.
+
+        What an operator has asked for is also taken out of the file at once.
+        """
+        stand, kept = self.stand, more.pop("kept", None)
+        receipt = {"name": name, "time": time.time(), **facts}
+        early = np.zeros(len(rows), dtype=bool)
+        if self.time is not None and more.get("horizon") is not None:
+            early = stand.values[:, self.time] < more["horizon"]
+        table = stand.table[rows[: len(stand.table)]]
+        listed = stand.table[(rows & ~early)[: len(stand.table)]]
+        departure = Departure(
+            request=name,
+            sent=self.journal.sent(rows[len(stand.table) :]),
+            keys=keys_of_rows(listed, self.columns),
+            times=np.full(len(listed), np.nan) if self.time is None else listed[:, self.time],
+            kept=None if kept is None else facts_of_kept(kept),
+            receipt=receipt if name else None,
+            **more,
+        )
+        self.journal.leave(departure)
+        self._departures += 1
+        if name:
+            self._since[name] = self._departures
+            for old in list(self._since)[:-RECEIPTS]:
+                del self._since[old]
+            with suppress(OSError):  # a full disk: they do not count any more, and a later one rewrites it
+                self.journal.compact()
+        self._stand(stand.table[~rows[: len(stand.table)]] if len(table) else stand.table)
+        return {**receipt, "repeated": False, "copies": self._copies}
+
+    def _stand(self, table: Array) -> None:
+        if self.journal.kept is not self._kept_facts:
+            self._kept_facts = self.journal.kept
+            self._kept = kept_of_facts(self.journal.kept, len(self.inputs))
+        journal, arrived = self.journal, self._in_file + len(self.journal.rows) + self.journal.gone
+        self.stand = Stand(table, journal.rows, self._kept, arrived, journal.removed, self._departures)
+
+    def _nothing_sent(self, shard: Observations) -> Sent:
+        spread = shard.inputs.std(axis=0)
+        return Sent((), np.where(spread > 0.0, spread, 1.0), MOST_KEPT, ())
 
     def _counted(self, table: Array) -> BoolArray:
         """(n,) which rows of the file count."""
@@ -467,6 +564,18 @@ class ObservationStore:
         if self._deviation:
             check_deviation_column("the rows", self._deviation, values[:, -2])
         return values
+
+
+def facts_of_kept(kept: KeptGroups) -> dict[str, Any]:
+    """Kept groups as plain values."""
+    return {"groups": kept.packed.tolist(), "requests": [sorted(names) for names in kept.requests]}
+
+
+def kept_of_facts(facts: Any, dimension: int) -> KeptGroups:
+    """The converse; those of other inputs are of no use."""
+    if facts is None or not facts["groups"] or len(facts["groups"][0]) != KeptGroups.width(dimension):
+        return KeptGroups.none(dimension)
+    return KeptGroups.unpacked(np.array(facts["groups"]), dimension, facts["requests"])
 
 
 def _check_request(name: Any) -> None:
@@ -574,7 +683,7 @@ class Recorder:
     def _let_go(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         receipt = work()
         if not receipt["repeated"]:
-            facts = {key: receipt[key] for key in ("name", "removed", "forgotten")}
+            facts = {key: receipt[key] for key in ("name", "removed", "forgotten") if key in receipt}
             self._log("rows left", **facts, in_all=self._data.rows)
             self._recorded()
         return {**receipt, "in_all": self._data.rows}

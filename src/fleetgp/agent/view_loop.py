@@ -125,6 +125,7 @@ class ViewLoop:
             summary=summary,
             regrouped=regrouped,
             uncalibrated=self.memory.uncalibrated,
+            kept=int(self.answers.stand.kept.counts.sum()),
         )
 
     def _adopt(self, agenda: Agenda) -> None:

@@ -10,13 +10,20 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName, check_mean
+from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName, check_mean
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
-from fleetgp.data.times import TimeUnit
-from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, kernels_in_coordinates
-from fleetgp.declarations import given_in, takes
+from fleetgp.data.times import TimeUnit, duration, moment, time_input
+from fleetgp.data.transforms import (
+    AS_GIVEN,
+    CoordinatesName,
+    Scaling,
+    coordinate_rule,
+    kernels_in_coordinates,
+    names_of,
+)
+from fleetgp.declarations import as_text, checked, given_in, takes
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -32,6 +39,18 @@ from fleetgp.fleet.files import (
     rows_of_dataset,
     rows_of_frame,
     split_rows,
+)
+from fleetgp.fleet.forgetting import (
+    Departure,
+    Limit,
+    Removal,
+    Requests,
+    forgotten,
+    needed,
+    removed,
+    renumbered,
+    select,
+    summarized,
 )
 from fleetgp.fleet.maps import N_AGENTS, Mask, check_names, chosen_cells, grid_of, map_dataset, on_all_cells
 from fleetgp.fleet.privacy import (
@@ -66,10 +85,13 @@ from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.metrics import LEVEL, Scores
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import InProcess
 from fleetgp.options import (
     CalibrateKeywords,
     FoldKeywords,
+    Keep,
+    MemoryOptions,
     ModelOptions,
     PosteriorKeywords,
     PredictionOptions,
@@ -82,12 +104,16 @@ from fleetgp.options import (
 )
 from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.conditioned import SentGroups
+from fleetgp.prediction.groups import groups_within
+from fleetgp.prediction.kept import KeptGroups
+from fleetgp.prediction.methods import SharedState
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
+from fleetgp.units import counted
 from fleetgp.validation import as_flag, as_names, check_whole
 
 
@@ -121,6 +147,9 @@ class Fleet:
         them; the error names the alternatives. `calibrate` then asks about points that are nobody's inputs.
         docs/privacy.md says what this protects against, and what it does not.
     inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
+    window, max_rows, keep: what agents forget after every `observe`: rows that are a window ("3 days") older than the
+        newest of all, and the oldest rows of an agent with more than max_rows. With keep="summary" they stay as coarse
+        groups, which dec-summary uses; "nothing" drops them. See `forget`.
     backend: "in-process", or "ray" for groups of agents at the workers of a Ray cluster, with the same answers.
         workers: how many, by default one per core. address: the cluster to join, by default the one that is running,
         else a local one is started. `close`, or leaving a `with` block, ends the workers and what was started.
@@ -174,11 +203,16 @@ class Fleet:
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        window: float | str | None = MemoryOptions.window,
+        max_rows: int | None = MemoryOptions.max_rows,
+        keep: Keep = MemoryOptions.keep,
         backend: BackendName | Backend = "in-process",
         workers: int | None = None,
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
+        policy = checked(MemoryOptions, {"window": window, "max_rows": max_rows, "keep": keep})
+        self.memory = MemoryOptions(**policy)
         given, self.inputs = check_shards(shards, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
         self.noise_model = noise_model_of(noise, len(given), known=given.known_noise, robust=self.robust)
@@ -202,7 +236,9 @@ class Fleet:
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
-        self._sent: SentGroups = {}  # the rows of the groups that agents have sent
+        self.sent_groups: SentGroups = {}  # the rows of the groups that agents have sent
+        self._kept = (KeptGroups.none(self.dimension),) * self.agents  # of rows that agents have forgotten
+        self._requests: dict[int, Requests] = {}  # by agent, the request that brought each row; "" for none
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(given, self.inputs, self.coordinates)
@@ -481,6 +517,9 @@ class Fleet:
             "private": self.private,
             "seed": self.seed,
             "inputs": self.inputs,
+            "window": self.memory.window,
+            "max_rows": self.memory.max_rows,
+            "keep": self.memory.keep,
         }
 
     @property
@@ -559,7 +598,7 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
         as_given = self.coordinates.name == "as-given"
-        grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
+        grown = trained is not None and None not in self.data.changes_since(trained).values()
         return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
@@ -581,7 +620,8 @@ class Fleet:
             target=self.target,
             labels=self.labels,
             private=self.private,
-            sent=self._sent,
+            sent=self.sent_groups,
+            kept=self._kept if any(map(len, self._kept)) else (),
         )
 
     def __repr__(self) -> str:
@@ -720,17 +760,19 @@ class Fleet:
         self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
         return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) continues from them"
 
-    def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
+    def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None, *, request: str | None = None) -> None:
         """Add observations of one agent; theta stays. Predictions are as if the fleet had had all rows from the start.
 
         agent: its number, or its name in `labels`.
         s: the known standard deviations of the observations, if the fleet's data have them.
+        request: a name for these observations, by which `remove` can take them back.
 
         The next prediction computes only what is new. A dense posterior costs N^2 operations per new row; moments of
         new rows are added, as long as these lie in the box of the old ones. Posteriors of other agents stay as they
         are, unless a new row is drawn into the samples of grBCM, which all agents hold (one row in M is). The order in
         which rows arrive does not matter. With normalize, mean or coordinates and a theta that was given, every row
-        changes the model, and everything is recomputed: train once before.
+        changes the model, and everything is recomputed: train once before. With window or max_rows, agents then forget
+        old rows, as by `forget`.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -740,7 +782,9 @@ class Fleet:
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        rows, self._inspections[number] = observed_more(
+        name = "" if request is None else as_text("request", request)
+        limits = self._limits if self.memory.window is not None else None  # or an error, before anything has changed
+        rows, inspection = observed_more(
             self.data,
             number,
             (with_numbers(X, self.units), y, s),
@@ -748,7 +792,167 @@ class Fleet:
             self.inputs,
             self._inspections.get(number),
         )
+        if name or number in self._requests:
+            before = self._requests_of(number)
+            self._requests[number] = np.concatenate([before, np.full(len(rows), name, dtype=object)])
+        self._inspections[number] = inspection
         self.data, self.calibration = self.data.grown(number, rows), None
+        if limits is not None or self.memory.max_rows is not None:
+            self.forget()
+
+    def remove(
+        self,
+        agent: AgentName,
+        rows: Any = None,
+        *,
+        where: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        request: str | None = None,
+    ) -> Removal:
+        """Take rows of one agent back; return the receipt. Everything is then as if the fleet had never had them.
+
+        Give one of these:
+
+        rows: their numbers in `shards`, or a mask.
+        where: comparisons of inputs or the target with numbers or dates, joined by "and": "sst > 40 and lon < 5".
+        between: the first and the last point in time, both included.
+        request: the name that `observe` was given.
+
+        theta stays until the next training. A group of dec-summary that has lost a row is withdrawn, and its other rows
+        wait as new ones do. Of rows that were forgotten and kept as groups, all groups that may contain one that is
+        asked for are removed whole.
+
+        >>> from fleetgp import Fleet, partition, synthetic_field
+        >>> field = synthetic_field(60, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> fleet.observe(2, [[1.1, 0.4], [1.2, 0.4]], [40.3, 40.5], request="dive-7")
+        >>> print(fleet.remove(2, request="dive-7"))
+        agent 2: 2 rows removed, 20 remain
+        >>> fleet.remove("2", where="y > 40").rows
+        0
+        """
+        number = check_agent(agent, self.labels)
+        names = (*names_of(self.inputs, self.dimension), self.target)
+        given = {"rows": rows, "where": where, "between": between, "request": request}
+        kept, time = self._kept[number], time_input(self.inputs, self.units)
+        requests = self._requests.get(number)
+        chosen = select(self.data[number], kept, names, self.units, time, requests, given)
+        least = 1 if self.private is None else FEWEST_ROWS
+        remaining = len(chosen.rows) - int(chosen.rows.sum())
+        if chosen.rows.any() and remaining < least:
+            raise InputError(
+                f"remove: expected at least {counted(least, 'row')} of agent {self.labels[number]} to remain, got "
+                f"{remaining}: make a fleet without the agent instead"
+            )
+        departure = removed(chosen.rows, self.sent_groups.get(number, ()))
+        gone = kept.rows(chosen.kept)
+        receipt = self._without(number, departure, kept.rows(~chosen.kept) if len(gone) else kept)
+        return replace(receipt, kept_groups=len(gone), kept_rows=int(gone.counts.sum()))
+
+    def forget(self, before: Any = None, *, keep: Keep | None = None) -> tuple[Removal, ...]:
+        """Drop old rows of all agents; return a receipt for each agent that has some.
+
+        before: a point in time, a date or a number; rows from before it leave. Without it, those that are too old by
+            the fleet's window and max_rows leave, as after every `observe`. The window ends at the newest row of all.
+            Without an input that is a time, the rows that arrived first are the oldest.
+        keep: "summary" or "nothing", by default the fleet's. With "summary" they stay in groups of at least 20 or so,
+            which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
+
+        An agent keeps its newest five rows, however old they are. Of a group that dec-summary has sent, rows leave only
+        in parts of as many as the smallest group has, so that the difference of two summaries does not reveal a row.
+        Kept rows leave in whole groups, or 20 together. The receipts count the rows that are overdue.
+
+        >>> from fleetgp import Fleet
+        >>> days = np.arange(60.0)[:, None]
+        >>> fleet = Fleet([(days, np.sin(days[:, 0] / 9.0))], theta=[9.0, 1.0, 0.1], inputs=["day"])
+        >>> fleet = fleet.set_metadata(["Ada"], "t", {"day": "days since 1970-01-01"})
+        >>> print(*fleet.forget("1970-02-10"))
+        agent Ada: 40 rows removed, 20 remain; 40 of the removed rows stay in kept groups
+        >>> fleet.kept_rows
+        [40]
+        """
+        chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
+        if not self.data.in_memory:
+            raise self.data.not_growing()
+        time, limit = time_input(self.inputs, self.units), self._limits
+        if before is not None:
+            limit = Limit(moment(before, self._unit_of(needed(time, "before")), "before"))
+        receipts = [self._forget(agent, limit, time, chosen, patient=before is None) for agent in range(self.agents)]
+        return tuple(receipt for receipt in receipts if receipt is not None)
+
+    @property
+    def kept_rows(self) -> list[int]:
+        """How many forgotten rows of each agent are in kept groups."""
+        return [int(own.counts.sum()) for own in self._kept]
+
+    @property
+    def _limits(self) -> Limit:
+        """What is too old by the fleet's policy, now."""
+        window, max_rows = self.memory.window, self.memory.max_rows
+        if window is None:
+            return Limit(None, max_rows)
+        time = needed(time_input(self.inputs, self.units), "window")
+        span = duration(window, self._unit_of(time), "window")
+        return Limit(max(float(own.inputs[:, time].max()) for own in self.data) - span, max_rows)
+
+    def _unit_of(self, number: int) -> str | None:
+        """The unit of an input, if it is known."""
+        return self.units.get(names_of(self.inputs, self.dimension)[number])
+
+    def _forget(self, agent: int, limit: Limit, time: int | None, keep: Keep, *, patient: bool) -> Removal | None:
+        """Let the rows of an agent leave that are too old; None if there are none."""
+        own, sent = self.data[agent], self.sent_groups.get(agent, ())
+        rows = limit.exceeded(None if time is None else own.inputs[:, time], len(own))
+        if not rows.any():
+            return None
+        scales, longitude = self._near(agent), self.coordinates.longitude
+        departure = forgotten(rows, sent, keep, own.inputs / scales, patient=patient)
+        kept = self._kept[agent]
+        if departure.groups:
+            new = summarized(own, departure.groups, self._requests.get(agent), longitude)
+            most = max(1, groups_within(PredictionOptions.budget, self.agents, self.dimension) // (2 * self.agents))
+            kept = kept.plus(new).within(most, scales, longitude)
+        overdue = int((rows & ~departure.rows).sum())
+        return replace(self._without(agent, departure, kept), overdue=overdue)
+
+    def _near(self, agent: int) -> Array:
+        """(D,) by which an agent's near rows are near: the length-scales, or the spread of its rows."""
+        as_given = self.coordinates.name == "as-given"
+        if self.theta is None or self._kernel is None or not (as_given or self.coordinates.name == "scaled"):
+            spread = self.data[agent].inputs.std(axis=0)
+            return np.where(spread > 0.0, spread, 1.0)
+        return self._kernel.scales(Hyperparameters.from_theta(self.theta), self.dimension)[0]
+
+    def _without(self, agent: int, departure: Departure, kept: KeptGroups) -> Removal:
+        """Take rows out of all that there is of them; return the receipt."""
+        name, gone, ended = self.labels[agent], departure.rows, []
+        if gone.any():
+            states = [entry.value for entry in self._cache.shared.values() if isinstance(entry.value, SharedState)]
+            ended += ["calibration"] if self.calibration is not None else []
+            ended += [what for what in ("moments", "samples") if any(bool(getattr(one, what)) for one in states)]
+            self.sent_groups = {**self.sent_groups, agent: renumbered(departure.sent, gone)}
+            if agent in self._requests:
+                self._requests[agent] = self._requests[agent][~gone]
+            self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None
+            self._inspections.pop(agent, None)
+            if self._trained is not None and self.data.changes_since(self._trained).get(agent, gone) is None:
+                self._trained = None  # the moments of the training include rows that have gone
+        if kept is not self._kept[agent]:
+            self.calibration = None
+            self._kept = (*self._kept[:agent], kept, *self._kept[agent + 1 :])
+        return Removal(
+            name,
+            int(gone.sum()),
+            len(self.data[agent]),
+            sum(map(len, departure.groups)),
+            departure.withdrawn,
+            departure.waiting,
+            ended=tuple(ended),
+        )
+
+    def _requests_of(self, agent: int) -> Requests:
+        """(N,) the request that brought each row of an agent."""
+        return self._requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
 
     # ---- prediction -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.graph import Topology
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.prediction.conditioned import SentGroups
+from fleetgp.prediction.kept import KeptGroups
 from fleetgp.training import Fit
 
 NONE: IntArray = np.zeros(0, dtype=np.int64)
@@ -35,6 +37,7 @@ class ModelSnapshot:
     units: of inputs and target by name, where they are known.  target, labels: the names of target and agents.
     private: "rows" if rows must not be sent.
     sent: the rows of the groups that the agents have sent; it grows with every summary.
+    kept: (M,) every agent's groups of rows that it has forgotten; empty if there are none.
     """
 
     shards: Dataset
@@ -58,6 +61,7 @@ class ModelSnapshot:
     labels: tuple[str, ...] = ()
     private: PrivateRows | None = None
     sent: SentGroups = field(default_factory=dict)
+    kept: tuple[KeptGroups, ...] = ()
 
     @property
     def fewest_rows(self) -> int:
@@ -81,19 +85,29 @@ class ModelSnapshot:
 
     def same(self, other: ModelSnapshot) -> bool:
         """Whether data (the same read-only arrays) and model are the same."""
-        return self.shards.same(other.shards) and self._same_model(other)
+        same_kept = len(self.kept) == len(other.kept) and all(map(operator.is_, self.kept, other.kept))
+        same_rows = self.moments is other.moments and self.shards.same(other.shards)
+        return same_kept and same_rows and self._same_settings(other)
+
+    def same_model(self, other: ModelSnapshot) -> bool:
+        """Whether this is the same model, independent of the data; moments may have gone with rows."""
+        known = self.scaling is not None and self.coordinates is not None
+        return known and (self.moments is None or self.moments is other.moments) and self._same_settings(other)
+
+    def replaced_since(self, other: ModelSnapshot) -> set[int]:
+        """Return the agents that have lost rows, and those whose kept groups are others."""
+        changed = {agent for agent, rows in self.shards.changes_since(other.shards).items() if rows is None}
+        nothing = (None,) * len(self.rows)
+        pairs = zip(self.kept or nothing, other.kept or nothing, strict=True)
+        return changed | {agent for agent, (mine, its) in enumerate(pairs) if mine is not its}
 
     def grown_from(self, other: ModelSnapshot) -> bool:
         """Whether this is the same model, independent of the data, with more rows after the old ones."""
-        known = self.scaling is not None and self.coordinates is not None
-        return known and self._same_model(other) and self.shards.added_since(other.shards) is not None
+        return self.same_model(other) and not self.replaced_since(other)
 
-    def _same_model(self, other: ModelSnapshot) -> bool:
+    def _same_settings(self, other: ModelSnapshot) -> bool:
         return (
-            np.array_equal(self.theta, other.theta)
-            and self.graph is other.graph
-            and self.moments is other.moments
-            and self._compared == other._compared
+            np.array_equal(self.theta, other.theta) and self.graph is other.graph and self._compared == other._compared
         )
 
     @property

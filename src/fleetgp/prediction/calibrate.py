@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.agreements import Scaling, outer_corners
+from fleetgp.consensus.agreements import Scaling, merged_of_enough, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.partition import (
@@ -40,7 +40,7 @@ from fleetgp.data.transforms import View
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
-from fleetgp.network import Network
+from fleetgp.network import MAXIMUM, Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.answer import Question, agree, predict
@@ -57,6 +57,7 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned, SentGroups
 from fleetgp.prediction.groups import Groups
+from fleetgp.prediction.kept import KeptGroups
 from fleetgp.prediction.methods import PredictionMethod, SharedState
 from fleetgp.prediction.results import Prediction
 
@@ -72,7 +73,8 @@ FEW, FOLDS_OF_FEW = 100, 20
 class Fleetwide:
     """The hosted agents with what they all agree on: theta (P,) in the units of the data, and the scaling.
 
-    sent: the rows of the groups that they have sent.
+    sent: the rows of the groups that they have sent.  kept: groups of rows that they have forgotten, in the model's
+    coordinates.
     """
 
     shards: Sequence[Observations]
@@ -80,13 +82,14 @@ class Fleetwide:
     theta: Array
     scaling: Scaling
     sent: SentGroups = field(default_factory=dict)
+    kept: Sequence[KeptGroups] = ()
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
         result = Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
-        result.sent = self.sent
+        result.sent, result.kept = self.sent, self.kept
         return result
 
 
@@ -178,9 +181,10 @@ def _outcomes(
                 )
             ]
     if count < holding.fewest:
+        or_one = ", or with a single group," if method.grouped else ""
         raise InputError(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
-            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
+            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows{or_one} hold none out"
         )
 
 
@@ -214,10 +218,18 @@ def _rows_of(groups: Groups, some: BoolArray, count: int) -> BoolArray:
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
-    """The lowest and the highest corner of the box of all data, rounded outwards."""
+    """The lowest and the highest corner of the box of the data, rounded outwards, without agents with few rows."""
     corners = np.array([outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) for own in shards])
     with network.phase("box"):
-        high, low = np.split(_reduction(network, method).maximum(corners), 2)
+        (result,) = merged_of_enough(
+            _reduction(network, method),
+            corners[:, None],
+            list(map(len, shards)),
+            MAXIMUM,
+            -np.inf,
+            lambda ends: bool(np.isfinite(ends).all()),
+        )
+    high, low = np.split(result, 2)
     return -low, high
 
 
