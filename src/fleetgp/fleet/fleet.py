@@ -237,8 +237,8 @@ class Fleet:
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self.sent_groups: SentGroups = {}  # the rows of the groups that agents have sent
-        self._kept = (KeptGroups.none(self.dimension),) * self.agents  # of rows that agents have forgotten
-        self._requests: dict[int, Requests] = {}  # by agent, the request that brought each row; "" for none
+        self.kept_groups = (KeptGroups.none(self.dimension),) * self.agents  # of rows that they have forgotten
+        self.requests: dict[int, Requests] = {}  # by agent, the request that brought each row; "" for none
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(given, self.inputs, self.coordinates)
@@ -621,7 +621,7 @@ class Fleet:
             labels=self.labels,
             private=self.private,
             sent=self.sent_groups,
-            kept=self._kept if any(map(len, self._kept)) else (),
+            kept=self.kept_groups if any(map(len, self.kept_groups)) else (),
         )
 
     def __repr__(self) -> str:
@@ -792,9 +792,9 @@ class Fleet:
             self.inputs,
             self._inspections.get(number),
         )
-        if name or number in self._requests:
+        if name or number in self.requests:
             before = self._requests_of(number)
-            self._requests[number] = np.concatenate([before, np.full(len(rows), name, dtype=object)])
+            self.requests[number] = np.concatenate([before, np.full(len(rows), name, dtype=object)])
         self._inspections[number] = inspection
         self.data, self.calibration = self.data.grown(number, rows), None
         if limits is not None or self.memory.max_rows is not None:
@@ -834,8 +834,8 @@ class Fleet:
         number = check_agent(agent, self.labels)
         names = (*names_of(self.inputs, self.dimension), self.target)
         given = {"rows": rows, "where": where, "between": between, "request": request}
-        kept, time = self._kept[number], time_input(self.inputs, self.units)
-        requests = self._requests.get(number)
+        kept, time = self.kept_groups[number], time_input(self.inputs, self.units)
+        requests = self.requests.get(number)
         chosen = select(self.data[number], kept, names, self.units, time, requests, given)
         least = 1 if self.private is None else FEWEST_ROWS
         remaining = len(chosen.rows) - int(chosen.rows.sum())
@@ -858,9 +858,10 @@ class Fleet:
         keep: "summary" or "nothing", by default the fleet's. With "summary" they stay in groups of at least 20 or so,
             which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
 
-        An agent keeps its newest five rows, however old they are. Of a group that dec-summary has sent, rows leave only
-        in parts of as many as the smallest group has, so that the difference of two summaries does not reveal a row.
-        Kept rows leave in whole groups, or 20 together. The receipts count the rows that are overdue.
+        An agent keeps its newest five rows, however old they are. By window and max_rows, rows that are kept leave
+        together, as soon as a tenth of an agent's rows (20 at least) are too old. A few rows of groups that dec-summary
+        has sent may have to wait for more, so that the difference of two summaries reveals no row. The receipts count
+        these as overdue.
 
         >>> from fleetgp import Fleet
         >>> days = np.arange(60.0)[:, None]
@@ -883,7 +884,7 @@ class Fleet:
     @property
     def kept_rows(self) -> list[int]:
         """How many forgotten rows of each agent are in kept groups."""
-        return [int(own.counts.sum()) for own in self._kept]
+        return [int(own.counts.sum()) for own in self.kept_groups]
 
     @property
     def _limits(self) -> Limit:
@@ -907,9 +908,9 @@ class Fleet:
             return None
         scales, longitude = self._near(agent), self.coordinates.longitude
         departure = forgotten(rows, sent, keep, own.inputs / scales, patient=patient)
-        kept = self._kept[agent]
+        kept = self.kept_groups[agent]
         if departure.groups:
-            new = summarized(own, departure.groups, self._requests.get(agent), longitude)
+            new = summarized(own, departure.groups, self.requests.get(agent), longitude)
             most = max(1, groups_within(PredictionOptions.budget, self.agents, self.dimension) // (2 * self.agents))
             kept = kept.plus(new).within(most, scales, longitude)
         overdue = int((rows & ~departure.rows).sum())
@@ -931,15 +932,15 @@ class Fleet:
             ended += ["calibration"] if self.calibration is not None else []
             ended += [what for what in ("moments", "samples") if any(bool(getattr(one, what)) for one in states)]
             self.sent_groups = {**self.sent_groups, agent: renumbered(departure.sent, gone)}
-            if agent in self._requests:
-                self._requests[agent] = self._requests[agent][~gone]
+            if agent in self.requests:
+                self.requests[agent] = self.requests[agent][~gone]
             self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None
             self._inspections.pop(agent, None)
             if self._trained is not None and self.data.changes_since(self._trained).get(agent, gone) is None:
                 self._trained = None  # the moments of the training include rows that have gone
-        if kept is not self._kept[agent]:
+        if kept is not self.kept_groups[agent]:
             self.calibration = None
-            self._kept = (*self._kept[:agent], kept, *self._kept[agent + 1 :])
+            self.kept_groups = (*self.kept_groups[:agent], kept, *self.kept_groups[agent + 1 :])
         return Removal(
             name,
             int(gone.sum()),
@@ -952,7 +953,7 @@ class Fleet:
 
     def _requests_of(self, agent: int) -> Requests:
         """(N,) the request that brought each row of an agent."""
-        return self._requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
+        return self.requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
 
     # ---- prediction -------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ Groups = tuple[IntArray, ...]
 #: Rows of a kept group, at least, where there are enough. By measurement: with 10 they are twice as many for hardly
 #: better answers; with 40 a smooth field is blurred.
 COARSE = 20
+#: Where they are kept, rows leave together, as soon as this part of an agent's rows is too old.
+SLACK = 0.1
 #: An agent keeps so many rows, its newest ones, however old they are.
 NEWEST = FEWEST_ROWS
 
@@ -39,11 +41,11 @@ class Removal:
 
     agent: its name.  rows: how many have left.  remaining: how many it has now.
     summarized: how many of those that left are in kept groups, which stay.
-    groups: how many groups that were sent had such rows; they are withdrawn.  waiting: the rows of these groups that
-        remain, and wait until they make other groups.
+    groups: how many groups that were sent had such rows; they are withdrawn.  waiting: how many of their rows remain,
+        and wait until they make other groups.
     kept_groups, kept_rows: kept groups that may have contained such a row: they are removed whole, with all the rows
         that they stood for.
-    overdue: how many rows are too old, but stay until they can leave together with the others of their group.
+    overdue: how many rows are too old, but stay until they can leave together with others.
     ended: what was from these rows too, and is recomputed when it is next needed; a calibration has to be made again.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
@@ -74,7 +76,7 @@ class Removal:
             whole = f"{counted(self.kept_groups, 'kept group')} removed whole"
             parts.append(f"{whole}, with the {counted(self.kept_rows, 'row')} that they stood for")
         if self.overdue:
-            parts.append(f"{counted(self.overdue, 'row')} to leave with the rest of their group")
+            parts.append(f"{counted(self.overdue, 'row')} overdue, to leave together with others")
         if self.ended:
             parts.append(f"ended: {', '.join(self.ended)}")
         return "; ".join(parts)
@@ -208,33 +210,50 @@ def removed(rows: BoolArray, sent: Groups) -> Departure:
 def forgotten(rows: BoolArray, sent: Groups, keep: Keep, places: Array, *, patient: bool) -> Departure:
     """Rows that are too old, as far as they can leave.
 
-    A difference of two summaries must not describe fewer rows than a group. So a group that was sent is only cut in
-    two parts that are groups; if what remains is less, it waits for other rows, unless what leaves is kept. Rows that
-    cannot leave yet stay.
+    A difference of two summaries must not describe fewer rows than a group. So groups that were sent leave whole, or
+    are cut in two parts that are groups, joined with near ones where they are too small for that. If nothing is kept,
+    what remains may be less: then it waits for other rows.
 
-    places: (N, D) in units in which near rows are near.  patient: whether rows without a group may wait until they are
-    enough for a kept one.
+    places: (N, D) in units in which near rows are near.  patient: whether rows that are kept may wait for others, so
+    that near ones leave together.
     """
     rows, least = rows.copy(), min(map(len, sent), default=0)
-    for some in sent:
-        rows[some] &= _divisible(rows[some], least, keep)
+    if keep == "summary" and patient and rows.sum() < max(COARSE, SLACK * len(rows)):
+        return Departure(np.zeros_like(rows), sent)
+    touched = [some for some in sent if rows[some].any()]
+    stay, leave, waiting = [some for some in sent if not rows[some].any()], [], 0
+    for joined in _together(touched, rows, least, places) if keep == "summary" else [[some] for some in touched]:
+        group = np.sort(np.concatenate(joined))
+        go, rest = group[rows[group]], group[~rows[group]]
+        if not _divisible(len(go), len(rest), least, keep):
+            rows[go] = False
+            stay += joined
+            continue
+        leave.append(go)
+        stay += [rest] if len(rest) >= least else []
+        waiting += len(rest) if len(rest) < least else 0
     free = rows.copy()
     free[np.concatenate([NONE, *sent])] = False
-    if keep == "summary" and patient and free.sum() < COARSE:
-        rows &= ~free
-        free[:] = False
-    cut = [some for some in sent if rows[some].any()]
-    rest, parts = [some[~rows[some]] for some in cut], [some[rows[some]] for some in cut]
-    stay = [some for some in sent if not rows[some].any()] + [some for some in rest if len(some) >= least]
-    waiting = sum(len(some) for some in rest if len(some) < least)
-    kept = _coarse(np.flatnonzero(free), parts, places) if keep == "summary" else ()
-    return Departure(rows, tuple(stay), kept, len(cut), waiting)
+    if keep == "summary" and patient and free.sum() < NEWEST:
+        rows, free = rows & ~free, np.zeros_like(free)
+    kept = _coarse(np.flatnonzero(free), leave, places) if keep == "summary" else ()
+    return Departure(rows, tuple(stay), kept, sum(bool(rows[some].any()) for some in touched), waiting)
 
 
-def _divisible(rows: BoolArray, least: int, keep: Keep) -> bool:
-    """Whether these rows of a group may leave it."""
-    go, stay = int(rows.sum()), int((~rows).sum())
-    if not go or not stay:
+def _together(groups: Sequence[IntArray], rows: BoolArray, least: int, places: Array) -> list[list[IntArray]]:
+    """Groups that leave whole, each alone, and the others joined with near ones, so that both parts are groups."""
+    both = [some for some in groups if not rows[some].all()]
+    result = [[some] for some in groups if rows[some].all()]
+    if both:
+        smaller = np.array([min(int(rows[some].sum()), int((~rows[some]).sum())) for some in both])
+        centres = np.array([places[some].mean(axis=0) for some in both])
+        result += [[both[i] for i in part] for part in split(centres, least, smaller)]
+    return result
+
+
+def _divisible(go: int, stay: int, least: int, keep: Keep) -> bool:
+    """Whether so many rows of a group may leave it while so many stay."""
+    if not stay:
         return True
     return min(go, stay) >= least if keep == "summary" else go >= least or stay < least
 

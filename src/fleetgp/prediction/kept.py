@@ -65,10 +65,15 @@ class KeptGroups:
         """D, how many inputs there are."""
         return int(self.places.shape[1])
 
+    @staticmethod
+    def width(dimension: int) -> int:
+        """How many numbers describe a group."""
+        return 4 + dimension + dimension**2 + 2 * (dimension + 1)
+
     @classmethod
     def none(cls, dimension: int) -> KeptGroups:
         """Of an agent that has forgotten nothing."""
-        return cls.unpacked(np.zeros((0, _width(dimension))), dimension, ())
+        return cls.unpacked(np.zeros((0, cls.width(dimension))), dimension, ())
 
     @classmethod
     def of(
@@ -84,7 +89,7 @@ class KeptGroups:
         """
         table = np.column_stack([data.inputs, data.values]) if table is None else table
         result = [_of_rows(data.rows(rows), table[rows]) for rows in members]
-        packed = np.array(result).reshape(-1, _width(data.dimension))
+        packed = np.array(result).reshape(-1, cls.width(data.dimension))
         names = [frozenset() if requests is None else {requests[row] for row in rows} - {""} for rows in members]
         return cls.unpacked(packed, data.dimension, [frozenset(some) for some in names])
 
@@ -99,7 +104,7 @@ class KeptGroups:
     @classmethod
     def unpacked(cls, packed: Array, dimension: int, requests: Sequence[Collection[str]]) -> KeptGroups:
         """The converse."""
-        count, width = len(packed), _width(dimension)
+        count, width = len(packed), cls.width(dimension)
         packed = packed.reshape(count, width)
         ends = np.cumsum([1, dimension, dimension**2, 1, 1, 1, dimension + 1])
         counts, places, scatters, values, shares, known, low, high = np.split(packed, ends, axis=1)
@@ -158,10 +163,6 @@ class KeptGroups:
         scatters = np.swapaxes(apart, 1, 2) @ apart / points.shape[1]
         extremes = np.zeros((len(self), places.shape[1] + 1))
         return replace(self, places=places, scatters=scatters, low=extremes, high=extremes)
-
-
-def _width(dimension: int) -> int:
-    return 4 + dimension + dimension**2 + 2 * (dimension + 1)
 
 
 def _of_rows(data: Observations, table: Array) -> Array:
