@@ -173,8 +173,8 @@ def test_estimates_far_from_the_own_data_are_not_kept(tmp_path: Path, monkeypatc
         nobody: Any = None
         for kept in (0, 1):
             tasks = Tasks(agent.node, view, agent.activity)
+            data = agent.loop.answers.shard, agent.loop.answers.stand
             with pytest.raises(OverError):
-                data = agent.loop.answers.shard, agent.loop.answers.stand
                 agent.loop.trainer.run(tasks, Agenda([Item()], (0,)), TrainRequest(), nobody, *data)
             assert len(agent.memory.estimates) == kept
             told.pop()

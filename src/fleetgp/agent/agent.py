@@ -43,6 +43,8 @@ class Agent:
                 "means and extremes over so few reveal them. Start it when its file has more"
             )
         self.memory = Memory(folder / "checkpoint.json", description, log)
+        self.data.sent = lambda shard: self.memory.sent(self.id, shard)
+        self.data.tidy()
         self.threads = Threads(log)
         self.node = Node(description, self.id, log, self.threads)
         self.node.theta = self.memory.log_theta
@@ -107,6 +109,32 @@ class Agent:
     def forget(self, name: Any, before: Any, reply: Reply) -> None:
         """Have rows before a time forgotten, by another thread."""
         self._recorder.forget(name, before, reply)
+
+    def receipt(self, name: Any) -> dict[str, Any]:
+        """The receipt of a removal, and what shows whether the others still hold the rows; see `holds`.
+
+        clean: whether what this agent holds of itself is without them. The groups that it holds then, and all later
+        ones, are without them too.
+        """
+        receipt, answers = self.data.receipt(name), self.loop.answers
+        clean = answers.clean >= (self.data.departure_of(name) or 0)
+        return {**receipt, "clean": clean, "data": answers.shard.version, "held": self.holds.get(self.name, {})}
+
+    @property
+    def holds(self) -> dict[str, dict[str, Any]]:
+        """What this agent holds of each agent's rows, by its name: when its groups were made, which data totals and
+        other agreements are of.
+        """
+        names, result = self.description.names, dict[str, dict[str, Any]]()
+        summary, totals = self.memory.summary, self.memory.totals
+        for agent, (made, _) in ({} if summary is None else summary.versions).items():
+            result.setdefault(names[agent], {})["groups"] = made
+        for part in () if totals is None else totals.contents.parts:
+            result.setdefault(names[part.agent], {})["totals"] = part.version
+        for versions in self.loop.answers.agreements.versions:
+            for agent, version in versions.items():
+                result.setdefault(names[agent], {}).setdefault("agreements", []).append(version)
+        return result
 
     @property
     def theta(self) -> dict[str, float]:

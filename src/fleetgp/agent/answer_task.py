@@ -32,7 +32,7 @@ class AnswerTask:
     """Answers the questions of an agenda.
 
     shard, stand: this agent's data at the last look.
-    clean: what this agent holds and sends is without the rows of so many departures, see `Stand`.
+    clean: what this agent holds of itself is without the rows of so many departures, see `Stand`.
     under_way: its own question, while the fleet computes the answer; other threads may read it.
     """
 
@@ -42,7 +42,7 @@ class AnswerTask:
         self._cache = PredictionCache()
         self.stand = state.data.stand
         self.shard = state.data.observations(self.stand)
-        self.clean = 0
+        self.clean = -1
         self.agreements = Agreements()
         fleet = len(self._description.names)
         self._sync = MomentsSync(state.id, state.memory.totals_file, fleet, self._description.dimension)
@@ -58,7 +58,7 @@ class AnswerTask:
         self.shard = self._state.data.observations(self.stand)
         model, left = self._state.memory.trained, Left(self.stand.arrived - len(self.stand), self.stand.kept)
         number, regrouped = self._summaries.look(model, self.shard, left)
-        if not regrouped and self._sync.holds(self.shard):
+        if not regrouped and self._summaries.clean(self.shard) and self._sync.holds(self.shard):
             self.clean = self.stand.departures
         return self.shard.version, number, regrouped
 

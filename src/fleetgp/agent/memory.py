@@ -10,17 +10,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fleetgp.agent.agenda import NOTHING, Calibrated, Trained, with_change
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
-from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.observations import ObservationStore, Sent
 from fleetgp.agent.records import Codec, Count, Matrix, Strict
 from fleetgp.agent.requests import Requests
 from fleetgp.agent.summaries import Summary, SummaryFile
 from fleetgp.agent.totals import Totals, TotalsFile
 from fleetgp.arrays import Array
 from fleetgp.files import read_private, write_private
-from fleetgp.model.hyperparameters import sound_log_theta
+from fleetgp.model.hyperparameters import Hyperparameters, sound_log_theta
+from fleetgp.model.observations import Observations
+from fleetgp.prediction.groups import groups_within
 
 VERSION = 1
 #: Bytes; ours have some hundreds, and some thousands for a thousand agents.
@@ -151,6 +155,26 @@ class Memory:
             estimate: list[float] = self.estimates[0].tolist()
             return estimate
         return [] if self.trained is None else list(self.trained.log_theta)
+
+    def sent(self, agent: int, shard: Observations) -> Sent:
+        """What this agent has sent of its rows now."""
+        description, trained, summary, totals = self._description, self.trained, self.summary, self.totals
+        scales = shard.inputs.std(axis=0)
+        scales = np.where(scales > 0.0, scales, 1.0)
+        if trained is not None and trained.coordinates.name == "as-given":
+            h = Hyperparameters.from_theta(np.array(trained.theta))
+            scales = description.kernel_of(trained.kernel).scales(h, shard.dimension)[0]
+        agents, budget = len(description.names), description.prediction_options().budget
+        ended = {
+            "calibration": trained is not None and trained.calibration is not None,
+            "moments": totals is not None and totals.contents.part(agent) is not None,
+        }
+        return Sent(
+            groups=() if summary is None else tuple(summary.members(shard)),
+            scales=scales,
+            most=max(1, groups_within(budget, agents, shard.dimension) // (2 * agents)),
+            ended=tuple(name for name, made in ended.items() if made),
+        )
 
     def adopt(self, model: Trained) -> None:
         self._checkpoint = replace(self._checkpoint, trained=model)

@@ -182,6 +182,7 @@ class ObservationStore:
         self.sent: Callable[[Observations], Sent] = self._nothing_sent
         self._departures, self._in_file = 0, len(table)
         self._since: dict[str, int] = {}  # the departures that requests were
+        self.asked = 0  # the number of the last departure that an operator has asked for
         self._kept_facts: Any = None
         self._kept = KeptGroups.none(len(self.inputs))
         self._stand(table[self._counted(table)])
@@ -482,7 +483,7 @@ class ObservationStore:
         self.journal.leave(departure)
         self._departures += 1
         if name:
-            self._since[name] = self._departures
+            self._since[name] = self.asked = self._departures
             for old in list(self._since)[:-RECEIPTS]:
                 del self._since[old]
             with suppress(OSError):  # a full disk: they do not count any more, and a later one rewrites it

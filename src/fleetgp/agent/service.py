@@ -68,6 +68,12 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "dropped": dict(node.links.dropped),
         "resent": node.links.resent,
         "rows": agent.data.rows,
+        "forgotten": agent.data.forgotten,
+        "removed": agent.data.removed,
+        "kept_groups": len(agent.data.stand.kept),
+        "kept_rows": int(agent.data.stand.kept.counts.sum()),
+        "journal_bytes": agent.data.journal.size,
+        "holds": agent.holds,
         "missing_rows": agent.data.journal.missing_rows,
         "summary": _summary_of(agent),
         "new_rows": agent.loop.new_rows,
@@ -147,6 +153,9 @@ SIMPLE = (
     ("frames_resent", "Frames sent again because both ends waited", "resent", True),
     ("round", "Round of the training under way", "round", False),
     ("observations", "Rows the agent has", "rows", False),
+    ("forgotten_observations", "Rows that were forgotten", "forgotten", False),
+    ("removed_observations", "Rows that were taken back", "removed", False),
+    ("journal_bytes", "Bytes of the file of sent rows", "journal_bytes", False),
     ("new_observations", "Rows that came after the last training", "new_rows", False),
     ("disagreement", "Largest difference to a neighbour's log theta", "disagreement", False),
 )
@@ -224,6 +233,9 @@ class Service:
             "rows": lambda _, reply: reply({"answer": shown_rows(agent)}),
             "ask": self._ask,
             "observe": lambda request, reply: agent.observe(request.get("rows"), request.get("request"), reply),
+            "remove": self._remove,
+            "forget": lambda request, reply: agent.forget(request.get("name"), request.get("before"), reply),
+            "receipt": lambda request, reply: reply({"answer": agent.receipt(request.get("name"))}),
             "train": self._train,
             "stop": self._stop,
         }
@@ -274,7 +286,7 @@ class Service:
         agent, description = self._agent, self._agent.description
         if verb == "stop" and request.get("fleet") != description.name:
             raise InputError(f"{agent.name} belongs to the fleet {description.name!r}, not {request.get('fleet')!r}")
-        if verb in ("ask", "observe", "train") and request.get("digest") != description.digest:
+        if verb in ("ask", "observe", "remove", "forget", "train") and request.get("digest") != description.digest:
             why = description.differences(str(request.get("digest")), f"at {agent.name}")
             why = why.replace("it holds", "you hold", 1).replace("or is", "or it is", 1)
             raise InputError(f"{agent.name} compared its fleet.toml with yours: {why}")
@@ -296,6 +308,10 @@ class Service:
         asker = str(request.get("asker") or "")[:LONGEST_NAME]
         question = Question(queries, method)
         self._agent.ask(PendingQuestion(question, seconds, time.monotonic() + seconds, reply, asker=asker))
+
+    def _remove(self, request: dict[str, Any], reply: Reply) -> None:
+        which = {name: request.get(name) for name in ("request", "where", "between")}
+        self._agent.remove(request.get("name"), reply, **which)
 
     def _train(self, request: dict[str, Any], reply: Reply) -> None:
         method = request.get("method")

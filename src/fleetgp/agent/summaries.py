@@ -221,6 +221,13 @@ class SummarySync:
             self._file.hold(self._with_own(held, new, model, shard))
         return held.number, False
 
+    def clean(self, shard: Observations) -> bool:
+        """Whether this agent's groups, of whatever model, are of no other rows than these."""
+        held = self._file.current
+        if held is None or not len(self._own_groups(held)):
+            return True
+        return held.own is not None and held.own.version == shard.version
+
     def due(self, agenda: Agenda, model: Trained) -> bool:
         """Whether the members of this agenda have something to send each other."""
         if self._synced is agenda:

@@ -83,6 +83,11 @@ class Agreements:
         self._data[rule] = _data_of(agenda)
         here[rule] = number
 
+    @property
+    def versions(self) -> list[dict[int, int]]:
+        """By rule, of which version of each member's data the agreement is."""
+        return list(self._data.values())
+
     def drop_outdated(self, agenda: Agenda) -> None:
         """Forget what is about other data than members have now: there may be rows in it that were taken back."""
         now = _data_of(agenda)

@@ -40,6 +40,7 @@ class ViewLoop:
         self._members: tuple[int, ...] = ()  # of the last view
         self._once_more = False  # the last training failed from a warm start: a cold one may do better
         self._announced_rows = 0  # the new rows that the others know of
+        self._announced_departures = 0  # those that an operator has asked for, and the others know of
         self._troubles = self._failures = 0  # in a row
 
     def run(self) -> None:
@@ -105,7 +106,7 @@ class ViewLoop:
 
     def _item(self, view: View, pending: PendingQuestion | None) -> Item:
         """What this agent has and wants."""
-        self._announced_rows = self.new_rows
+        self._announced_rows, self._announced_departures = self.new_rows, self.data.asked
         if self.data.removed > self.memory.removed:
             self.memory.end_calibration()
         (version, summary, regrouped), totals = self.answers.look(), self.memory.totals
@@ -182,7 +183,7 @@ class ViewLoop:
     def _pending(self) -> bool:
         """Whether this agent has something for the agenda."""
         grown = self.description.training.again_after > 0 and self.new_rows != self._announced_rows
-        return self.requests.any or grown
+        return self.requests.any or grown or self.data.asked != self._announced_departures
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 

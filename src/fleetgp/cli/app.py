@@ -42,6 +42,8 @@ COMMANDS = {
     "watch": "running",
     "ask": "requests",
     "observe": "requests",
+    "remove": "memory",
+    "forget": "memory",
     "retrain": "requests",
     "methods": "plan",
     "demo": "examples",
@@ -101,7 +103,7 @@ def _message(error: Exception) -> str:
 
 def _interrupted(ctx: Any, message: str) -> int:
     """Print what happens to unfinished work, in the words of the command if it has any."""
-    continuing = ctx.invoked_subcommand in ("ask", "observe", "retrain")
+    continuing = ctx.invoked_subcommand in ("ask", "observe", "remove", "forget", "retrain")
     default = "agents continue with what they received" if continuing else "finished work, if any, is kept"
     print_error(f"interrupted; {message or default}")
     INTERRUPTION.printed = True
