@@ -180,6 +180,7 @@ def test_kept_groups_know_the_requests_of_their_rows(tmp_path: Path) -> None:
     assert not any("dive-3" in names for names in spread(tmp_path).stand.kept.requests)
 
 
+WHAT = ["observe", "remove", "where", "grow", "reopen", "forget"]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["observe", "remove", "where", "grow", "reopen", "forget"]),
@@ -210,11 +211,12 @@ def test_any_order_of_steps_gives_what_remains(
                 data.append(new, f"r{number}")
                 rows += [(time, f"r{number}", value) for time, _, value in new]
             elif what == "grow":
+                newest = max(time for time, _, _ in rows) + size / 4
                 with (folder / "a.csv").open("a", encoding="utf-8") as file:
-                    file.write(f"{8 + size},1,{number + 0.5}\n")
+                    file.write(f"{newest},1,{number + 0.5}\n")
                 data.refresh()
                 position = sum(not name for _, name, _ in rows)
-                rows.insert(position, (8.0 + size, "", number + 0.5))
+                rows.insert(position, (newest, "", number + 0.5))
             elif what == "remove" and any(name != f"r{size}" for _, name, _ in rows):
                 if data.journal.knows(f"r{size}"):
                     data.remove(f"x{number}", request=f"r{size}")
