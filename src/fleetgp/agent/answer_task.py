@@ -58,9 +58,12 @@ class AnswerTask:
         self.shard = self._state.data.observations(self.stand)
         model, left = self._state.memory.trained, Left(self.stand.arrived - len(self.stand), self.stand.kept)
         number, regrouped = self._summaries.look(model, self.shard, left)
-        if not regrouped and self._summaries.clean(self.shard) and self._sync.holds(self.shard):
-            self.clean = self.stand.departures
         return self.shard.version, number, regrouped
+
+    def note_clean(self) -> None:
+        """Note whether all that this agent holds of itself is of the rows of the last look."""
+        if self._summaries.clean(self.shard) and self._sync.holds(self.shard):
+            self.clean = self.stand.departures
 
     def run(self, tasks: Tasks, agenda: Agenda, pending: PendingQuestion | None) -> None:
         """All questions, in the members' order. pending: the one that this agent put on the agenda."""

@@ -201,6 +201,7 @@ class SummarySync:
         self._options, self._nothing = description.prediction_options(), Groups.none(description.model_dimension)
         self._columns = width(description.model_dimension)
         self._synced: Agenda | None = None
+        self._changed = False  # whether this agent's rows change the groups that it holds
         self._left = Left(0, KeptGroups.none(description.dimension))
         self._regrouped: tuple[object, Groups] = None, self._nothing
         self._earlier: dict[tuple[int, Version], Groups] = {}  # by agent
@@ -210,12 +211,13 @@ class SummarySync:
 
     def look(self, model: Trained | None, shard: Observations, left: Left) -> tuple[int, bool]:
         """The number of the summary that this agent holds (0: none of its model), and whether its rows change it."""
-        self._left = left
+        self._left, self._changed = left, False
         held = self._file.current
         if held is None or model is None or held.basis != basis_of(model, self._options):
             return 0, False
         new = self._regroup(model, shard, held, held.size)
         if not _same(new, self._own_groups(held)):
+            self._changed = True
             return held.number, True
         if held.own is None or held.own.version != shard.version or not _known(self._own_groups(held)):  # new rows wait
             self._file.hold(self._with_own(held, new, model, shard))
@@ -226,7 +228,7 @@ class SummarySync:
         held = self._file.current
         if held is None or not len(self._own_groups(held)):
             return True
-        return held.own is not None and held.own.version == shard.version
+        return not self._changed and held.own is not None and held.own.version == shard.version
 
     def due(self, agenda: Agenda, model: Trained) -> bool:
         """Whether the members of this agenda have something to send each other."""
@@ -242,7 +244,7 @@ class SummarySync:
         if self.due(agenda, model):
             with network.phase("groups"):
                 self._hold(self._met(network, agenda, model, shard))
-            self._synced = agenda
+            self._synced, self._changed = agenda, False
         entries = self._entries(model)
         away = [agent for agent in sorted(entries) if agent not in agenda.members]
         return tuple(entries[agent].groups if agent in entries else self._nothing for agent in (*agenda.members, *away))

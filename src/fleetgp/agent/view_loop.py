@@ -95,6 +95,7 @@ class ViewLoop:
                 continue  # all learn what came of it, before anybody asks
             self.answers.sync_totals(tasks, agenda)
             self.answers.sync_summary(tasks, agenda)
+            self.answers.note_clean()
             if agenda.model is None:
                 self.requests.refuse_all("the fleet has no model: its training failed")
             else:
