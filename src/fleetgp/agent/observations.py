@@ -482,13 +482,13 @@ class ObservationStore:
         )
         self.journal.leave(departure)
         self._departures += 1
+        self._stand(stand.table[~rows[: len(stand.table)]] if len(table) else stand.table)
         if name:
             self._since[name] = self.asked = self._departures
             for old in list(self._since)[:-RECEIPTS]:
                 del self._since[old]
             with suppress(OSError):  # a full disk: they do not count any more, and a later one rewrites it
                 self.journal.compact()
-        self._stand(stand.table[~rows[: len(stand.table)]] if len(table) else stand.table)
         return {**receipt, "repeated": False, "copies": self._copies}
 
     def _stand(self, table: Array) -> None:
