@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fleetgp.agent import training_task
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
@@ -245,6 +247,31 @@ def test_groups_stay_where_the_options_change(tmp_path: Path) -> None:
                 known |= new
                 assert not known or min(len(a ^ b) for a in known for b in known if a != b) >= 5
     assert all(len(known) > len(own_members(agent)) > 0 for agent, known in zip(agents, sent, strict=True))
+
+
+def test_groups_of_a_calibration_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a row comes between the calibration and the first question."""
+    how = 'theta0 = [2.0, 0.5, 1.0, 1.0]\ncalibrate = "rows"\nrounds = 5'
+    description, shards = describe(tmp_path, 2, points=100, **FLEET | {"training_options": how})
+    real, agents, ready = training_task.calibrate, list[Agent](), threading.Event()
+    sent: list[set[frozenset[int]]] = [set(), set()]
+
+    def calibrate(fleet: Any, network: Any, *others: Any) -> Any:
+        result, (own,) = real(fleet, network, *others), network.hosted
+        sent[own] |= {frozenset(rows.tolist()) for rows in fleet.sent[own]}
+        assert ready.wait(60.0)
+        agents[own].data.append(near(shards[own], 1, seed=own))
+        return result
+
+    monkeypatch.setattr(training_task, "calibrate", calibrate)
+    with running(description, tmp_path) as started:
+        agents += started
+        ready.set()
+        until(lambda: settled(agents) and together(*agents))
+        ask(description, "a0", QUERIES)
+        for agent, known in zip(agents, sent, strict=True):
+            assert known
+            assert own_members(agent) == known
 
 
 def test_files_without_the_sizes_of_groups_that_were_sent_are_read(tmp_path: Path) -> None:
