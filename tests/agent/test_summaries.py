@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fleetgp.agent import training_task
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import read_description
@@ -22,6 +21,7 @@ from fleetgp.errors import NonsenseError
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import Frame, encode
+from fleetgp.prediction import calibrate
 from fleetgp.prediction.groups import Groups, split, summarize, width
 from tests.agent.fleets import MODEL, Steps, ask, describe, running, serving, settled, until
 from tests.agent.test_totals import gone, living, members, said
@@ -253,17 +253,17 @@ def test_groups_of_a_calibration_stay(tmp_path: Path, monkeypatch: pytest.Monkey
     """Also where a row comes between the calibration and the first question."""
     how = 'theta0 = [2.0, 0.5, 1.0, 1.0]\ncalibrate = "rows"\nrounds = 5'
     description, shards = describe(tmp_path, 2, points=100, **FLEET | {"training_options": how})
-    real, agents, ready = training_task.calibrate, list[Agent](), threading.Event()
+    agents, ready = list[Agent](), threading.Event()
     sent: list[set[frozenset[int]]] = [set(), set()]
 
-    def calibrate(fleet: Any, network: Any, *others: Any) -> Any:
-        result, (own,) = real(fleet, network, *others), network.hosted
+    def calibrated(fleet: Any, network: Any, *others: Any) -> Any:
+        result, (own,) = calibrate.calibrate(fleet, network, *others), network.hosted
         sent[own] |= {frozenset(rows.tolist()) for rows in fleet.sent[own]}
         assert ready.wait(60.0)
         agents[own].data.append(near(shards[own], 1, seed=own))
         return result
 
-    monkeypatch.setattr(training_task, "calibrate", calibrate)
+    monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrated)
     with running(description, tmp_path) as started:
         agents += started
         ready.set()
