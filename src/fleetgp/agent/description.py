@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -115,6 +115,11 @@ def _checked(option: Option, value: object) -> Any:
     return checked
 
 
+#: When a fleet trains again: when its new rows say that theta no longer fits, or when there are so many.
+NEEDED: Final = "when-needed"
+Again = Annotated[int, Field(ge=0, le=MOST)] | Literal["when-needed"]
+
+
 class TrainingTable(_Table):
     """How the fleet is trained, and when again. It also has the `TrainerOptions` of methods without a central node.
 
@@ -123,7 +128,7 @@ class TrainingTable(_Table):
     bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
     calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
     retrain_on_membership_change: when agents leave or come.
-    again_after: when the fleet has this many new rows; 0: on command.
+    again_after: when the new rows say that theta no longer fits, or when there are this many; 0: on command.
     """
 
     method: str = "dec-fact-gp"
@@ -133,7 +138,7 @@ class TrainingTable(_Table):
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     retrain_on_membership_change: bool = True
-    again_after: Annotated[int, Field(ge=0, le=MOST)] = 0
+    again_after: Again = NEEDED
 
 
 class PredictionTable(_Table):

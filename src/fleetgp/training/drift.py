@@ -19,6 +19,7 @@ all of them, so that more rows lower the odds: a small error of an estimate is n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,7 +79,7 @@ class Drift:
         prior = -np.log(batches * (batches + 1.0))
         changed = np.logaddexp(self.odds, prior) if self.odds else np.full(len(gains), prior)
         odds = np.clip(changed + gains, -CERTAIN, CERTAIN)
-        return Drift(self.rows + rows, batches, self.squares + squares, tuple(odds.tolist()))
+        return Drift(self.rows + rows, batches, float(self.squares + squares), tuple(odds.tolist()))
 
     @property
     def log_odds(self) -> float:
@@ -95,7 +96,7 @@ class Drift:
     @property
     def alarming(self) -> bool:
         """Whether these rows alone are odds of 1 / ALPHA."""
-        return self.log_odds >= -np.log(ALPHA)
+        return self.log_odds >= -math.log(ALPHA)
 
 
 @dataclass(frozen=True)
