@@ -37,11 +37,12 @@ def observed(rng: np.random.Generator, inputs: Array, theta: Array, kernel: Kern
 
 
 def stream(seed: int, after: Array = THETA, agents: int = 2, old: int = 40, new: int = 60, batch: int = 20) -> Any:
-    """The decision after every batch, for agents in one field; the rows of `after` are of another one."""
+    """The decision after every batch, for agents in one field; the rows of `after` are of another one, elsewhere."""
     rng = np.random.default_rng(seed)
     tracks = np.stack([track(rng, old + new) for _ in range(agents)])
     values = observed(rng, tracks.reshape(-1, 2), THETA).reshape(agents, -1)
     if after is not THETA:
+        tracks[:, old:] += 10.0
         values[:, old:] = observed(rng, tracks[:, old:].reshape(-1, 2), after).reshape(agents, -1)
     data = [Observations(*pair) for pair in zip(tracks, values, strict=True)]
     parts, needs = [Drift()] * agents, []

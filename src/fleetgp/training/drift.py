@@ -107,6 +107,10 @@ class TrainingNeed:
     mean_square: of the innovations of the new rows; 1 is expected.
     log_odds: the logarithm of the odds that theta is off.  p_value: of "theta fits".
     change: the alternative that predicts the new rows best; empty if none does better than theta.
+
+    >>> need = TrainingNeed(rows=300, new_rows=70, mean_square=2.2, log_odds=20.0, p_value=2e-9, change="more noise")
+    >>> bool(need), need.fits, need.advice[:35]
+    (True, False, 'Train again, from the present theta')
     """
 
     rows: int
