@@ -137,7 +137,7 @@ def test_the_mean_of_the_odds_is_at_most_one_where_theta_fits() -> None:
         inputs = track(rng, 14)
         data = Observations(inputs, observed(rng, inputs, THETA))
         sizes.append(np.exp(score(Drift(), data.rows(slice(10)), data.rows(slice(10, None)), MATERN, THETA).log_odds))
-    assert np.mean(sizes) == pytest.approx(1.0, abs=4.0 * np.std(sizes) / 20.0)
+    assert np.mean(sizes) == pytest.approx(1.0, abs=4.0 * float(np.std(sizes)) / 20.0)
 
 
 def test_what_training_cannot_reach_is_no_alternative() -> None:

@@ -54,6 +54,8 @@ ALTERNATIVES = tuple(
 )
 #: Rows that are scored together, and at most so many of the earlier ones, those with the largest correlation.
 BATCH, EARLIER = 100, 400
+#: Earlier rows whose correlations are computed at once.
+CHUNK = 10_000
 #: An agent of a running fleet scores new rows when there are so many.
 FEWEST = 20
 #: Logarithms of odds beyond this are as good as certain.
@@ -260,7 +262,9 @@ def _nearest(earlier: Observations, batch: Observations, kernel: Kernel, theta: 
         return np.arange(len(earlier))
     h = Hyperparameters.from_theta(theta)
     scale = np.sqrt(kernel.variance(earlier.inputs, h))
-    closeness = np.abs(kernel(earlier.inputs, batch.inputs, h)).max(axis=1) / np.where(scale > 0.0, scale, 1.0)
+    parts = np.array_split(earlier.inputs, -(-len(earlier) // CHUNK))
+    covariance = np.concatenate([np.abs(kernel(part, batch.inputs, h)).max(axis=1) for part in parts])
+    closeness = covariance / np.where(scale > 0.0, scale, 1.0)
     return np.sort(np.argpartition(-closeness, EARLIER - 1)[:EARLIER])
 
 
