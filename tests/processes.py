@@ -46,7 +46,8 @@ class Processes:
         files = [f"{name}.npz" for name in self.names]
         self.file = folder / "fleet.toml"
         text = fleet_text("test", self.names, ends, files, edges, **{"kernel": "se", **options})
-        self.file.write_text(text.replace("watch = true", "watch = false") + extra, encoding="utf-8")
+        text = text.replace("watch = true", "watch = false").replace('again_after = "when-needed"', "again_after = 0")
+        self.file.write_text(text + extra, encoding="utf-8")
         self.description = read_description(self.file)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 
