@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.agenda import NOTHING, Calibrated, Trained, with_change
+from fleetgp.agent.agenda import NOTHING, Calibrated, Scored, Trained, with_change
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.observations import ObservationStore, Sent
@@ -37,6 +37,7 @@ class Checkpoint(Strict):
 
     estimates, chosen, round: of a training that has not ended.
     uncalibrated: the model whose calibration has ended, since rows that it was made with were taken back; 0: none.
+    drift: of the rows that came since, and were scored with the model.
     """
 
     trained: Trained | None = None
@@ -46,6 +47,7 @@ class Checkpoint(Strict):
     round: Count = 0
     removed: Count = 0
     uncalibrated: Count = 0
+    drift: Scored = field(default_factory=Scored)
 
     def save(self, path: Path, description: Description) -> None:
         facts = _CODEC.facts_of(self)
@@ -74,15 +76,16 @@ class Checkpoint(Strict):
 
 
 _CODEC = Codec(Checkpoint, LARGEST_FILE)
+_NO_DRIFT = _CODEC.facts_of(Checkpoint())["drift"]
 
 
 def _with_ids(facts: dict[str, Any], description: Description) -> dict[str, Any]:
     """A checkpoint's values with the members' ids; without the model if one of these is no agent any more."""
-    facts = {"removed": 0, "uncalibrated": 0, **facts}  # an older FleetGP kept neither
+    facts = {"drift": _NO_DRIFT, "removed": 0, "uncalibrated": 0, **facts}  # an older FleetGP kept none
     trained = with_change(facts["trained"])
     if trained is None:
         return facts
-    trained = {"kernel": "", "calibration": None, **trained}  # an older FleetGP kept neither
+    trained = {"kernel": "", "calibration": None, "ended": 0.0, **trained}
     facts, names = {**facts, "trained": trained}, trained["members"]
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError("expected the names of agents")
@@ -176,8 +179,17 @@ class Memory:
             ended=tuple(name for name, made in ended.items() if made),
         )
 
+    @property
+    def drift(self) -> Scored:
+        """The sums over the new rows that this agent has scored with its model."""
+        return self._checkpoint.drift
+
     def adopt(self, model: Trained) -> None:
-        self._checkpoint = replace(self._checkpoint, trained=model)
+        self._checkpoint = replace(self._checkpoint, trained=model, drift=Scored())
+        self.save()
+
+    def keep_drift(self, drift: Scored) -> None:
+        self._checkpoint = replace(self._checkpoint, drift=drift)
         self.save()
 
     def note(self, estimates: Array, chosen: bool, round: int) -> None:

@@ -216,6 +216,11 @@ class ObservationStore:
         return max(0, self.arrived - self.rows - self.removed)
 
     @property
+    def parts(self) -> tuple[Array, Array]:
+        """The rows of the file, and those that were sent. Arrays are replaced, never changed."""
+        return self._table, self.journal.rows
+
+    @property
     def shard(self) -> Observations:
         """The rows as they are now."""
         return self.observations(self.stand)

@@ -76,7 +76,7 @@ from fleetgp.fleet.shards import (
     warn_of_shards,
 )
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import note_sample, reported, training_options
+from fleetgp.fleet.training import note_sample, reported, training_need, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.formats import Columns, Reading
@@ -110,7 +110,7 @@ from fleetgp.prediction.methods import SharedState
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress
-from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingNeed, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
 from fleetgp.units import counted
@@ -954,6 +954,33 @@ class Fleet:
     def _requests_of(self, agent: int) -> Requests:
         """(N,) the request that brought each row of an agent."""
         return self.requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
+
+    def needs_training(self) -> TrainingNeed:
+        """Return whether the fleet should train again, by the rows that it has observed since the last training.
+
+        Every agent predicts its new rows, 100 at a time, from its earlier ones, with theta and with others that differ
+        from it by a factor of 1.5. Theta no longer fits if the odds against it are 1,000 to 1: that happens to a theta
+        that fits with a probability of at most 0.1%. The result is true if moreover the new rows are a tenth of all.
+        Nothing is sent but these odds; see docs/fleet.md for the rule.
+
+        >>> from fleetgp import partition, synthetic_field
+        >>> field = synthetic_field(400, seed=1)
+        >>> shards = partition(field.inputs, field.observations, agents=4)
+        >>> fleet = Fleet([(X[:60], y[:60]) for X, y in shards])
+        >>> fit = fleet.train()
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:], y[60:])
+        >>> fleet.needs_training().advice
+        'Theta fits the 160 new rows: nothing to do.'
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:] + 0.001, 3.0 * y[60:])  # another field
+        >>> if fleet.needs_training():
+        ...     fit = fleet.train(theta0=fleet.theta)
+        """
+        fit, trained = self.last_fit, self._trained
+        if fit is None or trained is None or fit.status == "diverged":
+            raise InputError("needs_training compares new rows with the last training: call train first")
+        return training_need(self.snapshot(), trained, fit)
 
     # ---- prediction -------------------------------------------------------------------------------------------------
 
