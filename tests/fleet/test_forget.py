@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import fleetgp as fg
@@ -52,13 +52,19 @@ def stream(seed: int, rows: int = 60, agents: int = 3) -> list[tuple[Array, Arra
 
 
 def fleet_of_days(shards: list[tuple[Array, Array]], **options: Any) -> fg.Fleet:
-    model = {"theta": (0.6, 2.0, 1.0, 0.1), "kernel": "se", "normalize": False, "inputs": ["x", "day"]} | options
+    model: dict[str, Any] = {
+        "theta": (0.6, 2.0, 1.0, 0.1),
+        "kernel": "se",
+        "normalize": False,
+        "inputs": ["x", "day"],
+    } | options
     return fg.Fleet(shards, **model).set_metadata(["a", "b", "c"][: len(shards)], "t", DAYS)
 
 
 # ---- as if the rows had never been there -----------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")  # of rows that come twice
 @pytest.mark.parametrize(
     ("engine", "kernel", "asked"),
     [
@@ -68,7 +74,7 @@ def fleet_of_days(shards: list[tuple[Array, Array]], **options: Any) -> fg.Fleet
         ("auto", "se", ["dec-full-gp", "dec-summary", "dec-npae"]),
     ],
 )
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=4, deadline=None, phases=[Phase.generate])
 @given(data=st.data())
 def test_any_schedule_leaves_the_fleet_of_the_rows_that_remain(
     engine: str, kernel: str, asked: list[str], data: Any
@@ -147,10 +153,10 @@ def test_moments_are_those_of_the_rows_that_remain() -> None:
 def test_a_calibration_ends_and_an_earlier_fleet_stays() -> None:
     fleet = fg.Fleet(paper_shards(120, 3), **MODEL)
     fleet.calibrate("dec-rbcm", holdout="rows")
-    conditioned, before = fleet.condition(), fleet.predict(POINTS, observed=True)
+    conditioned, before = fleet.condition(), fleet.predict(POINTS, "dec-rbcm")
     assert "calibration" in fleet.remove(0, [3]).ended
     assert fleet.calibration is None
-    assert np.array_equal(conditioned.predict(POINTS, observed=True).means, before.means)
+    assert np.array_equal(conditioned.predict(POINTS, "dec-rbcm").means, before.means)
     assert fleet.remove(0, []).rows == 0
 
 
@@ -201,7 +207,7 @@ def test_rows_by_every_selector() -> None:
         ({"rows": [0.5]}, "or a mask of 60"),
         ({"rows": range(60)}, "expected at least 1 row of agent a to remain, got 0: make a fleet without the agent"),
         ({"where": "depth > 3"}, "expected one of the columns x, day, t, got 'depth'"),
-        ({"where": "t > 3 or x > 2"}, "expected a number, got '3 or x'|expected comparisons"),
+        ({"where": "t > 3 or x > 2"}, "expected comparisons such as"),
         ({"where": "t > "}, "expected comparisons such as"),
         ({"where": "t >> 3"}, "expected comparisons such as"),
         ({"where": "t > nan"}, "expected a finite number"),
@@ -228,7 +234,7 @@ def test_what_is_no_selection_is_refused_and_changes_nothing(given: dict[str, An
         ({"window": "3 moons"}, "window: expected a duration such as"),
         ({"window": 0.0}, "window must be"),
         ({"max_rows": 4}, "max_rows must be"),
-        ({"keep": "all"}, "keep: expected"),
+        ({"keep": "all"}, "unknown keep 'all'"),
     ],
 )
 def test_what_is_no_policy_is_refused(options: dict[str, Any], said: str) -> None:
@@ -251,17 +257,17 @@ def test_a_window_needs_a_time_before_anything_changes() -> None:
 
 @pytest.mark.parametrize("keep", ["summary", "nothing"])
 def test_rows_and_groups_stay_bounded(keep: str) -> None:
-    """A window of two days over a stream of twelve: without kept groups exactly; with them up to a tenth more."""
+    """A window of two days over a stream of six: without kept groups exactly; with them up to a tenth more."""
     days, fleet = stream(2, 240), fleet_of_days([(x[:8], y[:8]) for x, y in stream(2, 240)], window="2 days", keep=keep)
     for start in range(8, 240, 8):
         for agent, (x, y) in enumerate(days):
             fleet.observe(agent, x[start : start + 8], y[start : start + 8])
         if start % 32 == 0:
-            fleet.predict(days[0][0][:3])
+            fleet.predict(fleet.shards[0][0][-3:], "dec-rbcm" if keep == "nothing" else "dec-summary")
         now = max(x[:, 1].max() for x, _ in fleet.shards)
         for x, _ in fleet.shards:
-            inside = int((x[:, 1] >= now - 2.0).sum())
-            assert len(x) <= (max(5, inside) if keep == "nothing" else max(5, inside) + max(20, 0.1 * len(x)) + 8)
+            inside = max(5, int((x[:, 1] >= now - 2.0).sum()))
+            assert inside <= len(x) <= inside + (0 if keep == "nothing" else max(20, 0.1 * len(x)) + 8)
         check_groups(fleet)
     assert (max(fleet.kept_rows) > 100) == (keep == "summary")
     assert max(map(len, fleet.kept_groups)) <= 12
@@ -292,10 +298,10 @@ def test_a_group_that_was_sent_is_not_split_in_what_others_can_compute() -> None
                 [{names[a][tuple(fleet.shards[a][0][r])] for r in g} for g in fleet.sent_groups[a]] for a in range(3)
             ]
             rows = [x for x, _ in fleet.shards]
-            fleet.forget(1.0 + step, keep=keep) if step % 2 else fleet.forget()  # type: ignore[arg-type]
+            fleet.forget(1.0 + step, keep=keep) if step % 2 else fleet.forget()
             fleet.predict([[1.0, 1.0]])
             for a in range(3):
-                new = [{names[a][tuple(fleet.shards[a][0][r])] for r in g} for g in fleet.sent_groups[a]]
+                new = _as_sets(fleet, names, a)
                 least = min(map(len, before[a]))
                 gone = {names[a][tuple(row)] for row in rows[a]} - {names[a][tuple(x)] for x in fleet.shards[a][0]}
                 for some in new if keep == "nothing" else [*new, *_kept_sets(before[a], gone)]:
@@ -303,6 +309,12 @@ def test_a_group_that_was_sent_is_not_split_in_what_others_can_compute() -> None
                     if some <= touched:
                         left = len(touched - some)
                         assert left == 0 or left >= least or keep == "nothing"
+
+
+def _as_sets(fleet: fg.Fleet, names: list[dict[Any, int]], agent: int) -> list[set[int]]:
+    """The groups that an agent has sent, of rows by their first numbers."""
+    x = fleet.shards[agent][0]
+    return [{names[agent][tuple(x[row])] for row in group} for group in fleet.sent_groups[agent]]
 
 
 def _kept_sets(groups: list[set[int]], gone: set[int]) -> list[set[int]]:
@@ -365,8 +377,8 @@ def test_an_answer_from_kept_groups_is_that_of_dense_algebra() -> None:
         for g in range(len(own)):
             if agent == 1 and len(own.members[g]):
                 continue
-            start, end = own.observations.points.starts[g : g + 2]  # type: ignore[union-attr]
-            some = own.observations.points.places[start:end]  # type: ignore[union-attr]
+            start, end = own.observations.points.starts[g : g + 2]
+            some = own.observations.points.places[start:end]
             places += list(some)
             values.append(own.values[g])
             noise.append(own.variances[g])
@@ -381,32 +393,40 @@ def test_an_answer_from_kept_groups_is_that_of_dense_algebra() -> None:
 
 
 @pytest.mark.parametrize(("coordinates", "kernel"), [("kilometres", "matern52"), ("sphere", "iso-matern52(lon, lat)")])
-def test_kept_groups_survive_coordinates_and_the_seam(coordinates: str, kernel: str) -> None:
+def test_kept_groups_are_the_same_across_the_seam(coordinates: str, kernel: str) -> None:
+    """Longitudes from -180 to 180, across 180, and from 0 to 360: in coordinates that have no seam."""
     rng, shards = np.random.default_rng(0), []
-    for west in (176.0, 180.0):
+    for west in (176.0, 179.0):
         lon, lat = rng.uniform(west, west + 4.0, 150), rng.uniform(-2.0, 2.0, 150)
-        y = 15.0 + np.sin(0.8 * lon) * np.cos(0.7 * lat) + 0.1 * rng.normal(size=150)
-        shards.append((np.column_stack([np.where(lon > 180.0, lon - 360.0, lon), lat]), y))
-    lengths = (180.0, 180.0) if coordinates == "kilometres" else (180.0,)
-    errors = {}
-    for keep in ("summary", "nothing"):
-        model: dict[str, Any] = {"coordinates": coordinates, "kernel": kernel, "inputs": ["lon", "lat"], "keep": keep}
-        fleet = fg.Fleet(shards, theta=(*lengths, 1.0, 0.1), max_rows=30, **model)
+        shards.append((np.column_stack([lon, lat]), 15.0 + np.sin(lon) * np.cos(lat) + 0.1 * rng.normal(size=150)))
+    points, lengths = rng.uniform([176.5, -2.0], [182.5, 2.0], (50, 2)), (80.0, 80.0)[: 2 - (coordinates == "sphere")]
+    model: dict[str, Any] = {"coordinates": coordinates, "kernel": kernel, "inputs": ["lon", "lat"], "max_rows": 30}
+    answers = []
+    for end in (360.0, 180.0):
+        turned = [(np.column_stack([_up_to(x[:, 0], end), x[:, 1]]), y) for x, y in shards]
+        fleet = fg.Fleet(turned, theta=(*lengths, 1.0, 0.1), **model)
         fleet.forget()
-        lon, lat = rng.uniform(176.5, 183.5, 150), rng.uniform(-1.8, 1.8, 150)
-        answer = fleet.predict(np.column_stack([np.where(lon > 180.0, lon - 360.0, lon), lat]))
-        truth = 15.0 + np.sin(0.8 * lon) * np.cos(0.7 * lat)
-        errors[keep] = float(np.sqrt(np.mean((answer.mean - truth) ** 2)))
-    assert errors["summary"] < 0.8 * errors["nothing"]
+        fleet.observe(0, [[_up_to(np.array([180.5]), end)[0], 0.5]], [15.0])
+        answers.append(fleet.predict(np.column_stack([_up_to(points[:, 0], end), points[:, 1]])))
+        assert min(fleet.kept_rows) >= 120
+    same(answers[0], answers[1], 1e-6)
+    truth = 15.0 + np.sin(points[:, 0]) * np.cos(points[:, 1])
+    assert np.abs(answers[0].mean - truth).mean() < 0.2
+
+
+def _up_to(longitudes: Array, end: float) -> Array:
+    return np.where(longitudes > end, longitudes - 360.0, longitudes)
 
 
 def test_kept_groups_that_may_contain_a_row_are_removed_whole() -> None:
     fleet = fleet_of_days(stream(1))
-    fleet.observe("a", [[0.5, 6.0]] * 8, [50.0] * 8, request="dive-7")
-    fleet.observe("a", stream(8, 60)[0][0] + [0.0, 6.5], stream(8, 60)[0][1])
+    fleet.observe(
+        "a", np.column_stack([np.linspace(0.3, 0.4, 8), np.full(8, 6.0)]), np.linspace(4, 5, 8), request="dive-7"
+    )
+    fleet.observe("a", stream(8, 60)[0][0] + [0.0, 8.5], stream(8, 60)[0][1])
     fleet.forget("1970-01-08")
     groups, rows = len(fleet.kept_groups[0]), fleet.kept_rows[0]
-    receipt = fleet.remove("a", where="t > 49")
+    receipt = fleet.remove("a", where="t > 4.9")
     assert (receipt.rows, receipt.kept_groups) == (0, 1)
     assert receipt.kept_rows >= 20
     assert "1 kept group removed whole" in str(receipt)
@@ -418,7 +438,7 @@ def test_kept_groups_that_may_contain_a_row_are_removed_whole() -> None:
 def test_a_folder_has_the_policy_the_requests_and_the_kept_groups(tmp_path: Path) -> None:
     fleet = fleet_of_days(stream(1), window="3 days", max_rows=50)
     fleet.predict([[1.0, 5.0]])
-    fleet.observe("a", [[0.5, 6.5]] * 6, [1.0] * 6, request="dive-7")
+    fleet.observe("a", [[0.1 * k, 6.5] for k in range(6)], np.linspace(0, 1, 6), request="dive-7")
     assert fleet.kept_rows[1] > 0
     loaded = fg.load_model(fg.save_model(fleet, tmp_path / "model")).fleet
     assert loaded.memory == fleet.memory
@@ -426,8 +446,8 @@ def test_a_folder_has_the_policy_the_requests_and_the_kept_groups(tmp_path: Path
     assert loaded.kept_rows == fleet.kept_rows
     assert np.array_equal(loaded.predict([[1.0, 5.0]]).means, fleet.predict([[1.0, 5.0]]).means)
     for one in (loaded, fleet):
-        one.observe("b", [[1.5, 9.5]], [1.0])
-    assert [str(one.remove("a", request="dive-7")) for one in (loaded, fleet)][0].startswith("agent a: 6 rows removed")
+        one.observe("b", [[1.5, 7.0]], [1.0])
+        assert str(one.remove("a", request="dive-7")).startswith("agent a: 6 rows removed")
     same(loaded.predict([[1.0, 5.0]]), fleet.predict([[1.0, 5.0]]))
 
 

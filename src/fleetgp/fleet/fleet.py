@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName, check_mean
-from fleetgp.data.dataset import Dataset
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit, duration, moment, time_input
@@ -875,8 +875,10 @@ class Fleet:
         chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
         if not self.data.in_memory:
             raise self.data.not_growing()
-        time, limit = time_input(self.inputs, self.units), self._limits
-        if before is not None:
+        time = time_input(self.inputs, self.units)
+        if before is None:
+            limit = self._limits
+        else:
             limit = Limit(moment(before, self._unit_of(needed(time, "before")), "before"))
         receipts = [self._forget(agent, limit, time, chosen, patient=before is None) for agent in range(self.agents)]
         return tuple(receipt for receipt in receipts if receipt is not None)
@@ -906,21 +908,23 @@ class Fleet:
         rows = limit.exceeded(None if time is None else own.inputs[:, time], len(own))
         if not rows.any():
             return None
-        scales, longitude = self._near(agent), self.coordinates.longitude
-        departure = forgotten(rows, sent, keep, own.inputs / scales, patient=patient)
+        longitude = self.coordinates.longitude
+        turned = InMemory([own]).along_arc(longitude)[0].inputs
+        scales = self._near(turned)
+        departure = forgotten(rows, sent, keep, turned / scales, patient=patient)
         kept = self.kept_groups[agent]
         if departure.groups:
-            new = summarized(own, departure.groups, self.requests.get(agent), longitude)
+            new = summarized(own, turned, departure.groups, self.requests.get(agent))
             most = max(1, groups_within(PredictionOptions.budget, self.agents, self.dimension) // (2 * self.agents))
             kept = kept.plus(new).within(most, scales, longitude)
         overdue = int((rows & ~departure.rows).sum())
         return replace(self._without(agent, departure, kept), overdue=overdue)
 
-    def _near(self, agent: int) -> Array:
-        """(D,) by which an agent's near rows are near: the length-scales, or the spread of its rows."""
-        as_given = self.coordinates.name == "as-given"
-        if self.theta is None or self._kernel is None or not (as_given or self.coordinates.name == "scaled"):
-            spread = self.data[agent].inputs.std(axis=0)
+    def _near(self, inputs: Array) -> Array:
+        """(D,) by which near rows of an agent are near: the length-scales, or the spread of its inputs (N, D)."""
+        in_units_of_inputs = self.coordinates.name in ("as-given", "scaled")
+        if self.theta is None or self._kernel is None or not in_units_of_inputs:
+            spread = inputs.std(axis=0)
             return np.where(spread > 0.0, spread, 1.0)
         return self._kernel.scales(Hyperparameters.from_theta(self.theta), self.dimension)[0]
 

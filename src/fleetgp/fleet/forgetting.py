@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.data.conditions import Comparison, Condition
-from fleetgp.data.dataset import InMemory
 from fleetgp.data.times import moment
 from fleetgp.errors import InputError, shortened
 from fleetgp.model.observations import Observations
@@ -273,12 +271,7 @@ def renumbered(groups: Groups, gone: BoolArray) -> Groups:
     return tuple(numbers[some] for some in groups)
 
 
-def summarized(data: Observations, groups: Sequence[IntArray], requests: Requests | None, longitude: int) -> KeptGroups:
-    """Return kept groups of an agent's rows, whose longitudes may be on both sides of a seam."""
-    table = np.column_stack([data.inputs, data.values])
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *groups]).astype(np.int64)
-    turned = cast(Observations, InMemory([data.rows(rows)]).along_arc(longitude)[0]) if len(rows) else data.rows(rows)
-    ends = np.cumsum([0, *map(len, groups)])
-    members = [np.arange(a, b) for a, b in pairwise(ends)]
-    names = None if requests is None else [requests[row] for row in rows]
-    return KeptGroups.of(turned, members, names, table[rows])
+def summarized(own: Observations, inputs: Array, groups: Groups, requests: Requests | None) -> KeptGroups:
+    """Return kept groups of an agent's rows. inputs: (N, D) with longitudes without a seam."""
+    table = np.column_stack([own.inputs, own.values])
+    return KeptGroups.of(own.at(inputs), groups, requests, table)
