@@ -24,8 +24,7 @@ from fleetgp.units import counted
 Requests = NDArray[np.object_]
 #: The rows of each group.
 Groups = tuple[IntArray, ...]
-#: Rows of a kept group, at least, where there are enough. By measurement: with 10 they are twice as many for hardly
-#: better answers; with 40 a smooth field is blurred.
+#: Rows of a kept group, at least, where there are enough. docs/memory.md has the errors with 10, 20 and 40.
 COARSE = 20
 #: Where they are kept, rows leave together, as soon as this part of an agent's rows is too old.
 SLACK = 0.1
