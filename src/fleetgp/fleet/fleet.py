@@ -859,9 +859,9 @@ class Fleet:
             which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
 
         An agent keeps its newest five rows, however old they are. By window and max_rows, rows that are kept leave
-        together, as soon as a tenth of an agent's rows (20 at least) are too old. A few rows of groups that dec-summary
-        has sent may have to wait for more, so that the difference of two summaries reveals no row. The receipts count
-        these as overdue.
+        together, as soon as a tenth of an agent's rows (20 at least) are too old; and so do the rows of groups that
+        dec-summary has sent, if a part of the group is not too old: then the difference of two summaries describes no
+        fewer rows than a group. The receipts count rows that have to wait as overdue.
 
         >>> from fleetgp import Fleet
         >>> days = np.arange(60.0)[:, None]
