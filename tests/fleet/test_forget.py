@@ -76,7 +76,7 @@ def fleet_of_days(shards: list[tuple[Array, Array]], **options: Any) -> fg.Fleet
         ("auto", "se", ["dec-full-gp", "dec-summary", "dec-npae"]),
     ],
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_any_schedule_leaves_the_fleet_of_the_rows_that_remain(
     engine: str, kernel: str, asked: list[str], data: Any
@@ -173,7 +173,7 @@ def test_robust_weights_are_those_of_the_rows_that_remain() -> None:
         same(fleet.predict(POINTS, method), fg.Fleet(fleet.shards, **MODEL, robust=True).predict(POINTS, method), 1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:sigma_eps stands at its floor:fleetgp.errors.FleetGPWarning")
+@pytest.mark.filterwarnings("ignore::fleetgp.errors.FleetGPWarning")  # of a floor, and of places without rows
 @pytest.mark.parametrize("trained", [True, False])
 def test_with_a_scaling_of_the_training_or_of_the_rows(trained: bool) -> None:
     """A training's scaling and mean stay; with a theta that was given they follow from the rows that remain."""
@@ -181,7 +181,7 @@ def test_with_a_scaling_of_the_training_or_of_the_rows(trained: bool) -> None:
     if trained:
         fleet.train(theta0=THETA)
     fleet.predict(POINTS)
-    fleet.remove(1, np.arange(40) < 12)
+    fleet.remove(1, np.arange(40) % 4 == 0)
     other = fg.Fleet(fleet.shards, kernel="se", mean="constant", theta=THETA)
     other.sent_groups = dict(fleet.sent_groups)
     if trained:
