@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -115,6 +115,11 @@ def _checked(option: Option, value: object) -> Any:
     return checked
 
 
+#: When a fleet trains again: when its new rows say that theta no longer fits, or when there are so many.
+NEEDED: Final = "when-needed"
+Again = Annotated[int, Field(ge=0, le=MOST)] | Literal["when-needed"]
+
+
 class TrainingTable(_Table):
     """How the fleet is trained, and when again. It also has the `TrainerOptions` of methods without a central node.
 
@@ -123,7 +128,7 @@ class TrainingTable(_Table):
     bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
     calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
     retrain_on_membership_change: when agents leave or come.
-    again_after: when the fleet has this many new rows; 0: on command.
+    again_after: when the new rows say that theta no longer fits, or when there are this many; 0: on command.
     """
 
     method: str = "dec-fact-gp"
@@ -133,7 +138,7 @@ class TrainingTable(_Table):
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     retrain_on_membership_change: bool = True
-    again_after: Annotated[int, Field(ge=0, le=MOST)] = 0
+    again_after: Again = NEEDED
 
 
 class PredictionTable(_Table):
@@ -228,8 +233,9 @@ class FleetFile(_Table):
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
-#: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
-PROTOCOL = 5
+#: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed. 6: an item
+#: says how well theta predicts new rows, and a model when it was trained.
+PROTOCOL = 6
 #: The version of keys and hellos. Agents of different ones do not see each other at all, so it should not change: an
 #: agent with another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1

@@ -110,6 +110,11 @@ class ObservationStore:
         return len(self._table) + len(self.journal.rows)
 
     @property
+    def parts(self) -> tuple[Array, Array]:
+        """The rows of the file, and those that were sent. Arrays are replaced, never changed."""
+        return self._table, self.journal.rows
+
+    @property
     def shard(self) -> Observations:
         """The rows as they are now. Arrays are replaced, never changed."""
         rows, width = np.concatenate([self._table, self.journal.rows]), len(self.inputs)

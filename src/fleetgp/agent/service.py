@@ -58,6 +58,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
             "status": trained.status,
             "rounds": trained.rounds,
             "kernel": agent.description.kernel_of(trained.kernel).name,
+            "seconds": max(0.0, time.time() - trained.ended) if trained.ended else None,
             "calibrated": None if trained.calibration is None else asdict(trained.calibration),
         },
         "neighbours": node.neighbours(),
@@ -71,6 +72,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "missing_rows": agent.data.journal.missing_rows,
         "summary": _summary_of(agent),
         "new_rows": agent.loop.new_rows,
+        "drift": {**asdict(agent.memory.drift), "log_odds": agent.memory.drift.log_odds},
         "place": agent.data.place,
         "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
@@ -148,6 +150,9 @@ SIMPLE = (
     ("round", "Round of the training under way", "round", False),
     ("observations", "Rows the agent has", "rows", False),
     ("new_observations", "Rows that came after the last training", "new_rows", False),
+    ("scored_observations", "New rows that were scored with the model", "scored_rows", False),
+    ("drift_log_odds", "Logarithm of the odds that theta no longer fits, by this agent's rows", "log_odds", False),
+    ("theta_age_seconds", "Seconds since the model was trained", "theta_seconds", False),
     ("disagreement", "Largest difference to a neighbour's log theta", "disagreement", False),
 )
 
@@ -172,6 +177,8 @@ class Metrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         status, names = status_of(self._agent), self._agent.description.names
+        drift, trained, groups = status["drift"], status["trained"] or {}, status["summary"] or {}
+        status |= {"scored_rows": drift["rows"], "log_odds": drift["log_odds"], "theta_seconds": trained.get("seconds")}
         for name, text, key, grows in SIMPLE:
             if status[key] is not None:
                 family: Any = CounterMetricFamily if grows else GaugeMetricFamily
@@ -193,6 +200,8 @@ class Metrics:
         yield by(GaugeMetricFamily, "neighbour_up", "1 for a neighbour one can work with", "neighbour", up)
         yield by(CounterMetricFamily, "frames_dropped", "Messages refused", "reason", dropped)
         yield by(GaugeMetricFamily, "theta", "Hyperparameters, natural units", "parameter", theta)
+        ages = groups.get("seconds", {}).items()
+        yield by(GaugeMetricFamily, "groups_age_seconds", "Age of an agent's groups, held here", "agent", ages)
         yield by(GaugeMetricFamily, "phase", "1 for what the agent is doing", "phase", phases)
 
     def close(self) -> None:

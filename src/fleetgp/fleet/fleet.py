@@ -76,7 +76,7 @@ from fleetgp.fleet.shards import (
     warn_of_shards,
 )
 from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import note_sample, reported, training_options
+from fleetgp.fleet.training import note_sample, reported, training_need, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.formats import Columns, Reading
@@ -110,7 +110,7 @@ from fleetgp.prediction.methods import SharedState
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress
-from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingNeed, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
 from fleetgp.units import counted
@@ -232,7 +232,8 @@ class Fleet:
         self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
-        self._trained: Dataset | None = None  # the data of the last fit
+        self._trained: Dataset | None = None  # the data of the last fit, without rows that have left since
+        self._all_trained = True  # whether none have left
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
@@ -550,7 +551,7 @@ class Fleet:
     @property
     def moments(self) -> FleetMoments | None:
         """The moments of all data, if the last training computed them and no rows were observed since; else None."""
-        unchanged = self._trained is not None and self.data.same(self._trained)
+        unchanged = self._trained is not None and self._all_trained and self.data.same(self._trained)
         return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
     @property
@@ -598,7 +599,7 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
         as_given = self.coordinates.name == "as-given"
-        grown = trained is not None and None not in self.data.changes_since(trained).values()
+        grown = trained is not None and self._all_trained
         return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
@@ -745,6 +746,7 @@ class Fleet:
         fit.ledger.labels = self.labels
         self.last_fit = replace(fit, names=kernel.names(self.inputs or self.dimension))
         self._trained, self.calibration = self.data if rows is None else self.data.first(rows), None
+        self._all_trained = True
         return self.last_fit
 
     def keep_unfinished(self, furthest: Progress | None) -> str:
@@ -940,8 +942,11 @@ class Fleet:
                 self.requests[agent] = self.requests[agent][~gone]
             self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None
             self._inspections.pop(agent, None)
-            if self._trained is not None and self.data.changes_since(self._trained).get(agent, gone) is None:
-                self._trained = None  # the moments of the training include rows that have gone
+            if self._trained is not None:
+                before = self._trained[agent]  # the first ones of the rows
+                lost = gone[: len(before)]
+                if lost.any():
+                    self._trained, self._all_trained = self._trained.replaced(agent, before.rows(~lost)), False
         if kept is not self.kept_groups[agent]:
             self.calibration = None
             self.kept_groups = (*self.kept_groups[:agent], kept, *self.kept_groups[agent + 1 :])
@@ -958,6 +963,33 @@ class Fleet:
     def _requests_of(self, agent: int) -> Requests:
         """(N,) the request that brought each row of an agent."""
         return self.requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
+
+    def needs_training(self) -> TrainingNeed:
+        """Return whether the fleet should train again, by the rows that it has observed since the last training.
+
+        Every agent predicts its new rows, 100 at a time, from its earlier ones, with theta and with others that differ
+        from it by a factor of 1.5. Theta no longer fits if the odds against it are 1,000 to 1: that happens to a theta
+        that fits with a probability of at most 0.1%. The result is true if moreover the new rows are a tenth of all.
+        Nothing is sent but these odds; see docs/fleet.md for the rule.
+
+        >>> from fleetgp import partition, synthetic_field
+        >>> field = synthetic_field(400, seed=1)
+        >>> shards = partition(field.inputs, field.observations, agents=4)
+        >>> fleet = Fleet([(X[:60], y[:60]) for X, y in shards])
+        >>> fit = fleet.train()
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:], y[60:])
+        >>> fleet.needs_training().advice
+        'Theta fits the 160 new rows: nothing to do.'
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:] + 0.001, 3.0 * y[60:])  # another field
+        >>> if fleet.needs_training():
+        ...     fit = fleet.train(theta0=fleet.theta)
+        """
+        fit, trained = self.last_fit, self._trained
+        if fit is None or trained is None or fit.status == "diverged":
+            raise InputError("needs_training compares new rows with the last training: call train first")
+        return training_need(self.snapshot(), trained, fit)
 
     # ---- prediction -------------------------------------------------------------------------------------------------
 

@@ -221,15 +221,15 @@ def _box(shards: Sequence[Observations], network: Network, method: PredictionMet
     """The lowest and the highest corner of the box of the data, rounded outwards, without agents with few rows."""
     corners = np.array([outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) for own in shards])
     with network.phase("box"):
-        (result,) = merged_of_enough(
+        ends = merged_of_enough(
             _reduction(network, method),
-            corners[:, None],
+            corners,
             list(map(len, shards)),
             MAXIMUM,
             -np.inf,
             lambda ends: bool(np.isfinite(ends).all()),
         )
-    high, low = np.split(result, 2)
+    high, low = np.split(ends, 2)
     return -low, high
 
 

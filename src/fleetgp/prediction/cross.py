@@ -114,7 +114,7 @@ def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reducti
     scales = np.asarray(h.length_scales)
     step = STEP * scales
     corners = np.stack(
-        [np.concatenate([np.floor(x.max(axis=0) / step), np.floor(-x.min(axis=0) / step)]) + 1.0 for x in inputs]
+        [np.concatenate([np.ceil(x.max(axis=0) / step), np.ceil(-x.min(axis=0) / step)]) for x in inputs]
     )
     high, low = np.split(reduction.maximum(corners), 2)
     box = Box.around(np.stack([high * step, -low * step]))
