@@ -22,7 +22,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_ONE = re.compile(r"\s*(?P<name>.+?)\s*(?P<compare><=|>=|==|!=|<|>)\s*(?P<value>[^<>=!]+?)\s*", re.DOTALL)
+_ONE = re.compile(r"\s*(?P<name>[^<>=!]+?)\s*(?P<compare><=|>=|==|!=|<|>)\s*(?P<value>[^<>=!]+?)\s*", re.DOTALL)
 _AND = re.compile(r"\s+and\s+", re.IGNORECASE)
 _EXPECTED = 'expected comparisons such as "sst > 40" or "lon < 5 and day >= 2021-01-31"'
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName, check_mean
-from fleetgp.data.dataset import Dataset
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
 from fleetgp.data.times import TimeUnit, duration, moment, time_input
@@ -232,7 +232,8 @@ class Fleet:
         self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
-        self._trained: Dataset | None = None  # the data of the last fit
+        self._trained: Dataset | None = None  # the data of the last fit, without rows that have left since
+        self._all_trained = True  # whether none have left
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
@@ -550,7 +551,7 @@ class Fleet:
     @property
     def moments(self) -> FleetMoments | None:
         """The moments of all data, if the last training computed them and no rows were observed since; else None."""
-        unchanged = self._trained is not None and self.data.same(self._trained)
+        unchanged = self._trained is not None and self._all_trained and self.data.same(self._trained)
         return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
     @property
@@ -598,7 +599,7 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
         as_given = self.coordinates.name == "as-given"
-        grown = trained is not None and None not in self.data.changes_since(trained).values()
+        grown = trained is not None and self._all_trained
         return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
@@ -745,6 +746,7 @@ class Fleet:
         fit.ledger.labels = self.labels
         self.last_fit = replace(fit, names=kernel.names(self.inputs or self.dimension))
         self._trained, self.calibration = self.data if rows is None else self.data.first(rows), None
+        self._all_trained = True
         return self.last_fit
 
     def keep_unfinished(self, furthest: Progress | None) -> str:
@@ -859,9 +861,9 @@ class Fleet:
             which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
 
         An agent keeps its newest five rows, however old they are. By window and max_rows, rows that are kept leave
-        together, as soon as a tenth of an agent's rows (20 at least) are too old. A few rows of groups that dec-summary
-        has sent may have to wait for more, so that the difference of two summaries reveals no row. The receipts count
-        these as overdue.
+        together, as soon as a tenth of an agent's rows (20 at least) are too old; and so do the rows of groups that
+        dec-summary has sent, if a part of the group is not too old: then the difference of two summaries describes no
+        fewer rows than a group. The receipts count rows that have to wait as overdue.
 
         >>> from fleetgp import Fleet
         >>> days = np.arange(60.0)[:, None]
@@ -875,8 +877,10 @@ class Fleet:
         chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
         if not self.data.in_memory:
             raise self.data.not_growing()
-        time, limit = time_input(self.inputs, self.units), self._limits
-        if before is not None:
+        time = time_input(self.inputs, self.units)
+        if before is None:
+            limit = self._limits
+        else:
             limit = Limit(moment(before, self._unit_of(needed(time, "before")), "before"))
         receipts = [self._forget(agent, limit, time, chosen, patient=before is None) for agent in range(self.agents)]
         return tuple(receipt for receipt in receipts if receipt is not None)
@@ -906,21 +910,23 @@ class Fleet:
         rows = limit.exceeded(None if time is None else own.inputs[:, time], len(own))
         if not rows.any():
             return None
-        scales, longitude = self._near(agent), self.coordinates.longitude
-        departure = forgotten(rows, sent, keep, own.inputs / scales, patient=patient)
+        longitude = self.coordinates.longitude
+        turned = InMemory([own]).along_arc(longitude)[0].inputs
+        scales = self._near(turned)
+        departure = forgotten(rows, sent, keep, turned / scales, patient=patient)
         kept = self.kept_groups[agent]
         if departure.groups:
-            new = summarized(own, departure.groups, self.requests.get(agent), longitude)
+            new = summarized(own, turned, departure.groups, self.requests.get(agent))
             most = max(1, groups_within(PredictionOptions.budget, self.agents, self.dimension) // (2 * self.agents))
             kept = kept.plus(new).within(most, scales, longitude)
         overdue = int((rows & ~departure.rows).sum())
         return replace(self._without(agent, departure, kept), overdue=overdue)
 
-    def _near(self, agent: int) -> Array:
-        """(D,) by which an agent's near rows are near: the length-scales, or the spread of its rows."""
-        as_given = self.coordinates.name == "as-given"
-        if self.theta is None or self._kernel is None or not (as_given or self.coordinates.name == "scaled"):
-            spread = self.data[agent].inputs.std(axis=0)
+    def _near(self, inputs: Array) -> Array:
+        """(D,) by which near rows of an agent are near: the length-scales, or the spread of its inputs (N, D)."""
+        in_units_of_inputs = self.coordinates.name in ("as-given", "scaled")
+        if self.theta is None or self._kernel is None or not in_units_of_inputs:
+            spread = inputs.std(axis=0)
             return np.where(spread > 0.0, spread, 1.0)
         return self._kernel.scales(Hyperparameters.from_theta(self.theta), self.dimension)[0]
 
@@ -936,8 +942,11 @@ class Fleet:
                 self.requests[agent] = self.requests[agent][~gone]
             self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None
             self._inspections.pop(agent, None)
-            if self._trained is not None and self.data.changes_since(self._trained).get(agent, gone) is None:
-                self._trained = None  # the moments of the training include rows that have gone
+            if self._trained is not None:
+                before = self._trained[agent]  # the first ones of the rows
+                lost = gone[: len(before)]
+                if lost.any():
+                    self._trained, self._all_trained = self._trained.replaced(agent, before.rows(~lost)), False
         if kept is not self.kept_groups[agent]:
             self.calibration = None
             self.kept_groups = (*self.kept_groups[:agent], kept, *self.kept_groups[agent + 1 :])

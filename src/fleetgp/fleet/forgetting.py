@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from numpy.typing import NDArray
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.data.conditions import Comparison, Condition
-from fleetgp.data.dataset import InMemory
 from fleetgp.data.times import moment
 from fleetgp.errors import InputError, shortened
 from fleetgp.model.observations import Observations
@@ -26,10 +24,9 @@ from fleetgp.units import counted
 Requests = NDArray[np.object_]
 #: The rows of each group.
 Groups = tuple[IntArray, ...]
-#: Rows of a kept group, at least, where there are enough. By measurement: with 10 they are twice as many for hardly
-#: better answers; with 40 a smooth field is blurred.
+#: Rows of a kept group, at least, where there are enough. docs/memory.md has the errors with 10, 20 and 40.
 COARSE = 20
-#: Where they are kept, rows leave together, as soon as this part of an agent's rows is too old.
+#: Rows that leave together do so as soon as this part of an agent's rows is too old.
 SLACK = 0.1
 #: An agent keeps so many rows, its newest ones, however old they are.
 NEWEST = FEWEST_ROWS
@@ -210,57 +207,53 @@ def removed(rows: BoolArray, sent: Groups) -> Departure:
 def forgotten(rows: BoolArray, sent: Groups, keep: Keep, places: Array, *, patient: bool) -> Departure:
     """Rows that are too old, as far as they can leave.
 
-    A difference of two summaries must not describe fewer rows than a group. So groups that were sent leave whole, or
-    are cut in two parts that are groups, joined with near ones where they are too small for that. If nothing is kept,
-    what remains may be less: then it waits for other rows.
+    A difference of two summaries must not describe fewer rows than a group. So groups that were sent leave whole. Those
+    with rows that are not too old are joined with near ones and cut in two groups: of what leaves, and of what stays.
 
-    places: (N, D) in units in which near rows are near.  patient: whether rows that are kept may wait for others, so
-    that near ones leave together.
+    places: (N, D) in units in which near rows are near.  patient: whether rows may wait for others, so that near ones
+    are joined: those of groups that are cut, and all that are kept.
     """
-    rows, least = rows.copy(), min(map(len, sent), default=0)
-    if keep == "summary" and patient and rows.sum() < max(COARSE, SLACK * len(rows)):
-        return Departure(np.zeros_like(rows), sent)
-    touched = [some for some in sent if rows[some].any()]
-    stay, leave, waiting = [some for some in sent if not rows[some].any()], [], 0
-    for joined in _together(touched, rows, least, places) if keep == "summary" else [[some] for some in touched]:
+    least, enough = min(map(len, sent), default=0), max(COARSE, SLACK * len(rows)) if patient else 0
+    cut = [some for some in sent if rows[some].any() and not rows[some].all()]
+    of_cut = np.zeros_like(rows)
+    of_cut[np.concatenate([NONE, *cut])] = True
+    at_once, together = rows & ~of_cut, rows & of_cut
+    if keep == "summary" and at_once.sum() < enough:
+        at_once[:] = False
+    if together.sum() < enough:
+        together[:] = False
+    leave = [some for some in sent if at_once[some].any()]
+    stay = [some for some in sent if not at_once[some].any() and not together[some].any()]
+    for joined in _joined([some for some in cut if together[some].any()], rows, least, places):
         group = np.sort(np.concatenate(joined))
-        go, rest = group[rows[group]], group[~rows[group]]
-        if not _divisible(len(go), len(rest), least, keep):
-            rows[go] = False
-            stay += joined
-            continue
-        leave.append(go)
-        stay += [rest] if len(rest) >= least else []
-        waiting += len(rest) if len(rest) < least else 0
-    free = rows.copy()
+        if sum(_smaller(rows[some]) for some in joined) >= least:
+            leave, stay = [*leave, group[rows[group]]], [*stay, group[~rows[group]]]
+        else:
+            together[group], stay = False, [*stay, *joined]
+    free = at_once.copy()
     free[np.concatenate([NONE, *sent])] = False
-    if keep == "summary" and patient and free.sum() < NEWEST:
-        rows, free = rows & ~free, np.zeros_like(free)
-    kept = _coarse(np.flatnonzero(free), leave, places) if keep == "summary" else ()
-    return Departure(rows, tuple(stay), kept, sum(bool(rows[some].any()) for some in touched), waiting)
+    kept = _coarse(np.flatnonzero(free), leave, places, max(NEWEST, least)) if keep == "summary" else ()
+    withdrawn = sum(bool((at_once | together)[some].any()) for some in sent)
+    return Departure(at_once | together, tuple(stay), kept, withdrawn)
 
 
-def _together(groups: Sequence[IntArray], rows: BoolArray, least: int, places: Array) -> list[list[IntArray]]:
-    """Groups that leave whole, each alone, and the others joined with near ones, so that both parts are groups."""
-    both = [some for some in groups if not rows[some].all()]
-    result = [[some] for some in groups if rows[some].all()]
-    if both:
-        smaller = np.array([min(int(rows[some].sum()), int((~rows[some]).sum())) for some in both])
-        centres = np.array([places[some].mean(axis=0) for some in both])
-        result += [[both[i] for i in part] for part in split(centres, least, smaller)]
-    return result
+def _joined(groups: Sequence[IntArray], rows: BoolArray, least: int, places: Array) -> list[list[IntArray]]:
+    """Groups that are to be cut, joined with near ones until any difference of them and the two parts is a group."""
+    if not groups:
+        return []
+    smaller = np.array([_smaller(rows[some]) for some in groups])
+    centres = np.array([places[some].mean(axis=0) for some in groups])
+    return [[groups[i] for i in part] for part in split(centres, least, smaller)]
 
 
-def _divisible(go: int, stay: int, least: int, keep: Keep) -> bool:
-    """Whether so many rows of a group may leave it while so many stay."""
-    if not stay:
-        return True
-    return min(go, stay) >= least if keep == "summary" else go >= least or stay < least
+def _smaller(rows: BoolArray) -> int:
+    """The size of the smaller part of a group: so many rows at least are in a difference of the group and a part."""
+    return int(min(rows.sum(), (~rows).sum()))
 
 
-def _coarse(free: IntArray, groups: Sequence[IntArray], places: Array) -> Groups:
-    """Kept groups of rows that leave: of whole groups that were sent, and of rows that were in none."""
-    result = [free[some] for some in split(places[free], COARSE)] if len(free) >= NEWEST else []
+def _coarse(free: IntArray, groups: Sequence[IntArray], places: Array, least: int) -> Groups:
+    """Kept groups of rows that leave: of groups that were sent, and of rows that were in none, if they suffice."""
+    result = [free[some] for some in split(places[free], COARSE)] if len(free) >= least else []
     if groups:
         centres, counts = np.array([places[some].mean(axis=0) for some in groups]), np.array(list(map(len, groups)))
         result += [np.concatenate([groups[i] for i in part]) for part in split(centres, COARSE, counts)]
@@ -273,12 +266,7 @@ def renumbered(groups: Groups, gone: BoolArray) -> Groups:
     return tuple(numbers[some] for some in groups)
 
 
-def summarized(data: Observations, groups: Sequence[IntArray], requests: Requests | None, longitude: int) -> KeptGroups:
-    """Return kept groups of an agent's rows, whose longitudes may be on both sides of a seam."""
-    table = np.column_stack([data.inputs, data.values])
-    rows = np.concatenate([np.zeros(0, dtype=np.int64), *groups]).astype(np.int64)
-    turned = cast(Observations, InMemory([data.rows(rows)]).along_arc(longitude)[0]) if len(rows) else data.rows(rows)
-    ends = np.cumsum([0, *map(len, groups)])
-    members = [np.arange(a, b) for a, b in pairwise(ends)]
-    names = None if requests is None else [requests[row] for row in rows]
-    return KeptGroups.of(turned, members, names, table[rows])
+def summarized(own: Observations, inputs: Array, groups: Groups, requests: Requests | None) -> KeptGroups:
+    """Return kept groups of an agent's rows. inputs: (N, D) with longitudes without a seam."""
+    table = np.column_stack([own.inputs, own.values])
+    return KeptGroups.of(own.at(inputs), groups, requests, table)

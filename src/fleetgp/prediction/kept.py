@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.data.transforms import Coordinates, Scaling, shortest_arc, turned_into
@@ -80,7 +81,7 @@ class KeptGroups:
         cls,
         data: Observations,
         members: Sequence[IntArray],
-        requests: Sequence[str] | None = None,
+        requests: NDArray[np.object_] | None = None,
         table: Array | None = None,
     ) -> KeptGroups:
         """Of rows. members: the rows of each group.  requests: the name of each row's request, empty for none.
