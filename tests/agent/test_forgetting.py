@@ -200,7 +200,8 @@ def test_any_order_of_steps_gives_what_remains(
     max_rows: int | None,
 ) -> None:
     """Against a list of rows, from which they are taken one by one."""
-    folder, options = tmp_path_factory.mktemp("told"), {"window": window, "max_rows": max_rows, "watched": True}
+    folder = tmp_path_factory.mktemp("told")
+    options: dict[str, Any] = {"window": window, "max_rows": max_rows, "watched": True}
     with mock.patch("os.fsync"):
         data = opened(folder, **options)
         data.tidy()

@@ -105,7 +105,12 @@ def test_who_is_away_has_not_confirmed_until_it_is_back(tmp_path: Path) -> None:
 
 
 def test_moments_are_made_again_without_rows_that_were_taken_back(tmp_path: Path) -> None:
-    options = {"training": "dec-full-gp", "training_options": "", "prediction": "dec-full-gp", "connect": 4}
+    options: dict[str, Any] = {
+        "training": "dec-full-gp",
+        "training_options": "",
+        "prediction": "dec-full-gp",
+        "connect": 4,
+    }
     description, shards = describe(tmp_path, 3, **options)
     with running(description, tmp_path) as agents:
         until(lambda: settled(agents) and all(agent.memory.totals is not None for agent in agents))

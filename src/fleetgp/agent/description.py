@@ -246,8 +246,8 @@ class FleetFile(_Table):
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
 #: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed. 6: an item
-#: says how well theta predicts new rows, whether a calibration has ended, and how many forgotten rows are in its groups;
-#: a model says when it was trained.
+#: says how well theta predicts new rows, whether a calibration has ended, and how many forgotten rows are in groups; a
+#: model says when it was trained.
 PROTOCOL = 6
 #: The version of keys and hellos. Agents of different ones do not see each other at all, so it should not change: an
 #: agent with another description or another protocol should be noticed, refused and named.

@@ -25,6 +25,7 @@ from fleetgp.agent.threads import Inbox
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.consensus.agreements import FEWEST_ROWS, outer_corners
 from fleetgp.data.conditions import Comparison, Condition
+from fleetgp.data.dataset import InMemory
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.data.times import duration, format_value, moment, time_input
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
@@ -218,7 +219,7 @@ class ObservationStore:
     @property
     def parts(self) -> tuple[Array, Array]:
         """The rows of the file, and those that were sent. Arrays are replaced, never changed."""
-        return self._table, self.journal.rows
+        return self.stand.table, self.stand.sent
 
     @property
     def shard(self) -> Observations:
@@ -440,14 +441,14 @@ class ObservationStore:
             return {}
         shard = self.observations(stand)
         sent = self.sent(shard)
-        places = shard.inputs / sent.scales
-        departure = forgotten(rows, sent.groups, self._keep, places, patient=patient)
+        turned = InMemory([shard]).along_arc(self._longitude)[0].inputs
+        departure = forgotten(rows, sent.groups, self._keep, turned / sent.scales, patient=patient)
         if not departure.rows.any() and not name:
             return {}
         kept, horizon = None, None
         if departure.groups:
             names = np.concatenate([np.full(len(stand.table), "", dtype=object), self.journal.names])
-            new = summarized(shard, departure.groups, names, self._longitude)
+            new = summarized(shard, turned, departure.groups, names)
             kept = stand.kept.plus(new).within(sent.most, sent.scales, self._longitude)
             known = tuple(frozenset(filter(self.journal.knows, some)) for some in kept.requests)
             kept = KeptGroups.unpacked(kept.packed, kept.dimension, known)

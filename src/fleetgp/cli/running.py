@@ -283,7 +283,7 @@ def status_lines(description: Description, states: dict[str, dict[str, Any]]) ->
         linked = f"[{colour}]{up} of {len(links)}[/{colour}]"
         sent = readable_bytes(state["bytes"])
         table.add_row(name, state["phase"], linked, str(state["round"]), f"{state['rows']:,}", sent)
-        notes += _agent_notes(name, state, description)
+        notes += [*_left_of(name, state), *_agent_notes(name, state, description)]
     errors = {name: state["error"] for name, state in states.items() if "agent" not in state}
     notes += [f"[red]{escape(note)}[/red]" for note in notes_of_unreachable(errors)]
     parts = {tuple(state["members"]) for state in states.values() if state.get("members")}
@@ -365,6 +365,15 @@ def _age(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"
     return "less than a minute"
+
+
+def _left_of(name: str, state: Mapping[str, Any]) -> list[str]:
+    """What has left an agent, and what that needs on disk; nothing of one that has lost no rows."""
+    parts = [f"{state[what]:,} {what}" for what in ("forgotten", "removed") if state.get(what)]
+    if not parts:
+        return []
+    groups = f" ({state['kept_rows']:,} kept in {state['kept_groups']:,} groups)" if state["kept_groups"] else ""
+    return [f"{escape(name)}: {', '.join(parts)}{groups}; {readable_bytes(state['journal_bytes'])} on disk."]
 
 
 def _agent_notes(name: str, state: dict[str, Any], description: Description) -> list[str]:
