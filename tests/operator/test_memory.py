@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fleetgp.agent.memory import Checkpoint
+from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.summaries import load_summary
+from fleetgp.cli.memory import is_without
 from fleetgp.fleet.privacy import PREDICTOR
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
+from fleetgp.operator.client import AgentClient
 from fleetgp.prediction.groups import summarize
-from tests.agent.test_removal import is_without
 from tests.cli.commands import run
 from tests.processes import Processes
 from tests.summaries import Simulated, assert_same
@@ -49,6 +52,14 @@ def assert_simulated(fleet: Processes, shards: list[Any], asked: str) -> None:
     assert_same(answer, model.predict(QUERIES, shards, groups, range(len(shards))))
 
 
+def rows_on_disk(fleet: Processes, number: int, copy: Path) -> tuple[Any, Any]:
+    """What an agent's files say."""
+    description, name = fleet.description, fleet.names[number]
+    shutil.copy(description.state / name / "observed.jsonl", copy)
+    data = ObservationStore(description.data_of(number), description.inputs, description.target, copy, time="day")
+    return data.shard.inputs, data.shard.values
+
+
 def test_rows_leave_real_processes_and_stay_away(tmp_path: Path) -> None:
     shards = shards_of(3)
     lines: dict[str, Any] = {"model": 'time = "day"\n', "extra": '\n[memory]\nkeep = "nothing"\n'}
@@ -70,12 +81,11 @@ def test_rows_leave_real_processes_and_stay_away(tmp_path: Path) -> None:
         shards[1] = np.delete(x, np.arange(20, 26), axis=0), np.delete(y, np.arange(20, 26))
         assert_simulated(fleet, shards, "a0")
         out = json.loads(run("forget", str(fleet.file), "--before", "5", "--json").stdout)
-        for number, (x, y) in enumerate(shards):
-            young = x[:, 1] >= 5.0
-            name = fleet.names[number]
-            assert out["agents"][name]["forgotten"] + out["agents"][name]["overdue"] == (~young).sum()
-            assert out["agents"][name]["overdue"] == 0
-            shards[number] = x[young], y[young]
+        for number, (name, (x, _)) in enumerate(zip(fleet.names, shards, strict=True)):
+            shards[number] = left = rows_on_disk(fleet, number, tmp_path / f"copy-{name}.jsonl")
+            overdue = out["agents"][name]["overdue"]  # of groups that others hold
+            assert (left[0][:, 1] < 5.0).sum() == overdue < 15
+            assert out["agents"][name]["forgotten"] == (x[:, 1] < 5.0).sum() - overdue == len(x) - len(left[1])
         assert_simulated(fleet, shards, "a2")
         fleet.kill("a1")
         fleet.start("a1")
@@ -87,5 +97,6 @@ def test_rows_leave_real_processes_and_stay_away(tmp_path: Path) -> None:
         assert [states[name]["rows"] for name in fleet.names] == [len(y) for _, y in shards]
         assert (states["a1"]["removed"], states["a1"]["forgotten"]) == (14, 60 - 6 - len(shards[1][1]))
         assert_simulated(fleet, shards, "a0")
-        own = fleet.request("a1", "receipt", name=result["name"])
+        with AgentClient(fleet.description, "a1") as client:
+            own = client.request("receipt", name=result["name"])
         assert all(is_without(fleet.status(name)["holds"]["a1"], own) for name in fleet.names)
