@@ -44,6 +44,7 @@ class Agent:
             )
         self.memory = Memory(folder / "checkpoint.json", description, log)
         self.data.sent = lambda shard: self.memory.sent(self.id, shard)
+        self.data.regroup = self.memory.regroup
         self.data.tidy()
         self.threads = Threads(log)
         self.node = Node(description, self.id, log, self.threads)

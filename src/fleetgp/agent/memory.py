@@ -6,6 +6,8 @@ On disk: a small JSON file, `Checkpoint`, and the file of the totals; each is wh
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,9 @@ from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.observations import ObservationStore, Sent
 from fleetgp.agent.records import Codec, Count, Matrix, Strict
 from fleetgp.agent.requests import Requests
-from fleetgp.agent.summaries import Summary, SummaryFile
+from fleetgp.agent.summaries import Own, Summary, SummaryFile
 from fleetgp.agent.totals import Totals, TotalsFile
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.files import read_private, write_private
 from fleetgp.model.hyperparameters import Hyperparameters, sound_log_theta
 from fleetgp.model.observations import Observations
@@ -100,7 +102,7 @@ class Memory:
 
     def __init__(self, path: Path, description: Description, log: Log) -> None:
         self._path, self._description, self._log = path, description, log
-        self._unsaved = False
+        self._unsaved, self._saving = False, threading.Lock()
         loaded = Checkpoint.load(path, description)
         if loaded is None and path.exists():
             aside = path.with_suffix(".old.json")
@@ -184,6 +186,17 @@ class Memory:
         """The sums over the new rows that this agent has scored with its model."""
         return self._checkpoint.drift
 
+    def regroup(self, shard: Observations, members: Sequence[IntArray]) -> None:
+        """Rows have left groups that this agent has sent: what remains makes these, whatever comes later."""
+        summary = self.summary
+        if summary is None or summary.own is None:
+            return
+        agent, entries = summary.own.agent, dict(summary.entries)
+        if agent in entries:  # of which the rows are not known any more
+            entries[agent] = replace(entries[agent], groups=replace(entries[agent].groups, members=()))
+        own = Own.of(agent, summary.own.theta, shard, members)
+        self.summary_file.hold(replace(summary, entries=entries, own=own))
+
     def adopt(self, model: Trained) -> None:
         self._checkpoint = replace(self._checkpoint, trained=model, drift=Scored())
         self.save()
@@ -222,11 +235,12 @@ class Memory:
             self.save()
 
     def save(self) -> None:
-        """To disk. A full disk stops nobody: it is logged once, and the next save tries again."""
+        """To disk, from any thread. A full disk stops nobody: it is logged once, and the next save tries again."""
         try:
-            self._checkpoint.save(self._path, self._description)
-            self.totals_file.save()
-            self.summary_file.save()
+            with self._saving:
+                self._checkpoint.save(self._path, self._description)
+                self.totals_file.save()
+                self.summary_file.save()
             self._unsaved = False
         except OSError as error:
             if not self._unsaved:

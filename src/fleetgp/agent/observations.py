@@ -30,7 +30,7 @@ from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.data.times import duration, format_value, moment, time_input
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
-from fleetgp.fleet.forgetting import Limit, forgotten, removed, summarized
+from fleetgp.fleet.forgetting import Limit, forgotten, removed, renumbered, summarized
 from fleetgp.io.formats import Columns, Reading, Table
 from fleetgp.io.tables import check_deviation_column, observations_of, read_columns
 from fleetgp.model.noise import SAME, NoiseModel
@@ -181,6 +181,8 @@ class ObservationStore:
         self.journal = Journal(journal, self.columns, LARGEST)
         #: What the agent has sent of its rows now. An agent that has sent nothing replaces it by nothing.
         self.sent: Callable[[Observations], Sent] = self._nothing_sent
+        #: Gets the rows that remain, and the groups that are left of those that were sent.
+        self.regroup: Callable[[Observations, Sequence[IntArray]], None] = lambda *_: None
         self._departures, self._in_file = 0, len(table)
         self._since: dict[str, int] = {}  # the departures that requests were
         self.asked = 0  # the number of the last departure that an operator has asked for
@@ -463,7 +465,10 @@ class ObservationStore:
             "waiting": departure.waiting,
             **facts,
         }
-        return self._gone(name, receipt, departure.rows, kept=kept, horizon=horizon)
+        result = self._gone(name, receipt, departure.rows, kept=kept, horizon=horizon)
+        if departure.withdrawn:
+            self.regroup(self.shard, renumbered(departure.sent, departure.rows))
+        return result
 
     def _gone(self, name: str, facts: dict[str, Any], rows: BoolArray, **more: Any) -> dict[str, Any]:
         """Let rows (N,) leave; return the receipt. They are on disk as gone when this returns.
