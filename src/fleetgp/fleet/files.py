@@ -41,6 +41,7 @@ class ModelKeywords(TypedDict, total=False):
     noise: NoiseName
     robust: bool
     private: PrivateRows | None
+    time: str | None
     backend: BackendName
     workers: int | None
     address: str | None

@@ -14,7 +14,7 @@ from fleetgp.consensus.agreements import MeanName, check_mean
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
-from fleetgp.data.times import TimeUnit
+from fleetgp.data.times import TimeUnit, time_input
 from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.expert import ENGINES
@@ -56,7 +56,7 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.snapshot import ModelSnapshot, held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by, newest
 from fleetgp.fleet.training import note_sample, reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
@@ -74,7 +74,9 @@ from fleetgp.options import (
     PosteriorKeywords,
     PredictionOptions,
     PredictKeywords,
+    QueryOptions,
     SampleKeywords,
+    ScoreKeywords,
     ThetaOptions,
     TrainerOptions,
     TrainKeywords,
@@ -89,6 +91,9 @@ from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
 from fleetgp.validation import as_flag, as_names, check_whole
+
+#: Options of a question that are no settings of its method, and their defaults.
+BESIDE: tuple[tuple[str, Any], ...] = (("theta", None), ("engine", "auto"), ("at_time", None))
 
 
 class Fleet:
@@ -108,7 +113,7 @@ class Fleet:
         "kilometres" for inputs called lon and lat (or longitude, latitude) on a plane about their centre, with
         length-scales in kilometres; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
+    kernel: "matern32" (the default; see time), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
         (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its hyperparameters.
         With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from it: see
         `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and warns.
@@ -121,6 +126,8 @@ class Fleet:
         them; the error names the alternatives. `calibrate` then asks about points that are nobody's inputs.
         docs/privacy.md says what this protects against, and what it does not.
     inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
+    time: the input that is the time; by default the only one with dates, if there is one. The default kernel is then
+        "matern32(..) * matern12(time)", and queries without this input are about `at_time`, by default about `now`.
     backend: "in-process", or "ray" for groups of agents at the workers of a Ray cluster, with the same answers.
         workers: how many, by default one per core. address: the cluster to join, by default the one that is running,
         else a local one is started. `close`, or leaving a `with` block, ends the workers and what was started.
@@ -174,6 +181,7 @@ class Fleet:
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        time: str | None = None,
         backend: BackendName | Backend = "in-process",
         workers: int | None = None,
         address: str | None = None,
@@ -185,8 +193,10 @@ class Fleet:
         self.data = given.observed(self.noise_model, own_groups(noise, len(given), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
+        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
+        self._time = time
         self.kernel_given = kernel is not None  # else the default one
-        self.kernels = self._in_model(default_kernel() if kernel is None else kernel)
+        self.kernels = self._in_model(self._default_kernel() if kernel is None else kernel)
         self._kernel = self.kernels[0] if len(self.kernels) == 1 else None
         if self._kernel is None and theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
@@ -195,7 +205,6 @@ class Fleet:
         self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         self._backend = chosen_backend(backend, self.data, self.graph, workers, address)
-        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
         self._trained: Dataset | None = None  # the data of the last fit
@@ -397,6 +406,8 @@ class Fleet:
         """A fleet whose agents have names. source: has the units of the data, and notes about them."""
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:
             model["noise"] = labels
+        if (axis := time_input(inputs, source.units, model.get("time"))) is not None:
+            model["time"] = inputs[axis]
         fleet = cls(shards, graph, inputs=inputs, seed=seed, **model)
         return fleet.set_metadata(labels, target, source.units, source.dropped, source.notes)
 
@@ -439,7 +450,7 @@ class Fleet:
 
         labels: the agents' names.  target: the name of what is observed.
         units: of inputs and target by name. An input with the unit "days since 1970-01-01" (or hours, or seconds) is a
-            time: data frames may have it as times.
+            time: data frames may have it as times. The only one is `time`.
         dropped: how many rows of the source could not be used.  notes: what else was done to its values. None leaves
             either as it is.
 
@@ -459,6 +470,9 @@ class Fleet:
         if self.last_fit is not None:
             self.last_fit.ledger.labels = names
         self.units = {name: unit for name, unit in units.items() if unit}
+        if not self.kernel_given and self.theta is None and len(self.kernels) == 1:
+            self.kernels = self._in_model(self._default_kernel())  # the units may say which input is the time
+            self._kernel = self.kernels[0]
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes
         return self
@@ -469,19 +483,39 @@ class Fleet:
         return self.first_kernel.names(self.inputs or self.dimension)
 
     @property
+    def time(self) -> str | None:
+        """The input that is the time; None if there is none."""
+        axis = time_input(self.inputs, self.units, self._time)
+        return None if axis is None or self.inputs is None else self.inputs[axis]
+
+    @property
+    def now(self) -> float | None:
+        """The time of the newest row of all agents, which only the simulator knows; None without a time.
+
+        Queries without the time input are about it. A process asks its clock: see docs/time.md.
+        """
+        return newest(self.data, self.inputs, self.time)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The arguments for `Fleet(others, graph, **settings)`: all but data, graph, theta and backend."""
         return {
             "normalize": self.normalize,
             "mean": self.mean,
             "coordinates": self.coordinates.name,
-            "kernel": [kernel.name for kernel in self.kernels] if self.kernel_given else None,
+            "kernel": [kernel.name for kernel in self.kernels] if self._chosen else None,
             "noise": self.noise,
             "robust": self.robust,
             "private": self.private,
             "seed": self.seed,
             "inputs": self.inputs,
+            "time": self.time,
         }
+
+    @property
+    def _chosen(self) -> bool:
+        """Whether the kernel is another than a new fleet would have."""
+        return self.kernel_given or self.kernels != self._in_model(self._default_kernel())
 
     @property
     def kernel(self) -> Kernel:
@@ -507,6 +541,9 @@ class Fleet:
         inputs = self.inputs or self.dimension
         kernels = kernels_in_coordinates(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
         return tuple(with_noise(one, self.noise_model) for one in kernels)
+
+    def _default_kernel(self, *methods: str, preset: str | None = None) -> str:
+        return default_kernel(*methods, preset=preset, inputs=self.inputs, time=self.time, rule=self.coordinates)
 
     @property
     def moments(self) -> FleetMoments | None:
@@ -578,6 +615,7 @@ class Fleet:
             central=fit is not None and not training_method(fit.method).decentralized,
             held=held_by(self.data, fit),
             units=self.units,
+            time=self.time,
             target=self.target,
             labels=self.labels,
             private=self.private,
@@ -684,7 +722,7 @@ class Fleet:
 
     def _take_default_kernel(self, method: TrainingMethod, preset: str | None) -> None:
         """Take the kernel that the method or the preset needs, if none was chosen and no theta depends on it."""
-        needed = default_kernel(method.name, preset=preset)
+        needed = self._default_kernel(method.name, preset=preset)
         if self.kernel_given or self.theta is not None or needed == self.kernel.name:
             return
         who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
@@ -776,7 +814,7 @@ class Fleet:
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
         """The conditioned fleet for a method, a new one only if something has changed, and the method's own options."""
         row, rest = predictor_of(method), dict(options)
-        theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
+        theta, engine, at_time = (rest.pop(name, other) for name, other in BESIDE)
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
         n_neighbours = rest.pop("n_neighbours", None)
@@ -784,9 +822,9 @@ class Fleet:
         if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
             self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
-        return self._conditioned, rest
+        return self._conditioned, rest if at_time is None else {**rest, "at_time": at_time}
 
-    @takes(PredictKeywords, PredictionOptions, ThetaOptions)
+    @takes(PredictKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def predict(
         self,
         queries: Any,
@@ -816,7 +854,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def joint(
         self,
         queries: Any,
@@ -853,7 +891,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "joint"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(SampleKeywords, PredictionOptions, ThetaOptions)
+    @takes(SampleKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def sample(
         self,
         queries: Any,
@@ -880,7 +918,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, SampleKeywords, "sample"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest).sample(n, seed)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def gradient(
         self,
         queries: Any,
@@ -911,7 +949,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "gradient"))
         return conditioned.gradient(queries, method, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def suggest(
         self,
         agent: AgentName | None,
@@ -948,7 +986,8 @@ class Fleet:
         check_criterion(criterion)
         number = None if agent is None else check_agent(agent, self.labels)
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "suggest"))
-        lists = [conditioned.checked(one) for one in candidate_lists(candidates, number, self.agents)]
+        at_time = rest.pop("at_time", None)
+        lists = [conditioned.checked(one, at_time) for one in candidate_lists(candidates, number, self.agents)]
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
@@ -1040,8 +1079,9 @@ class Fleet:
 
         grid: how many points along the two inputs.
         box: the lowest first and second input, then the highest; by default those of the data.
-        at: a value for each other input, {"day": 5}; a date where an input is a time.
-        within: cells farther than this many length-scales from all observations are left out; inf keeps all of them.
+        at: a value for each other input, {"depth": 5}. That of the time is at_time, by default now.
+        within: cells farther than this many length-scales from all observations are left out, and those that are more
+            than one length-scale of the time away; inf keeps all of them.
         mask: which cells to predict: a function of points (T, D), an array over the second and the first input, or a
             DataArray over both, whose nearest cell counts. 0, False, NaN and places outside leave a cell out.
         method, observed, agent, options: as for `predict`.
@@ -1054,7 +1094,7 @@ class Fleet:
         ({'x2': 4, 'x1': 5}, 8)
         """
         snapshot = self.snapshot(options.get("theta"))
-        layout = grid_of(snapshot, grid, box, at)
+        layout = grid_of(snapshot, grid, box, at, options.pop("at_time", None))
         check_names(layout, self.target)
         cells = layout.cells
         chosen, status = chosen_cells(snapshot, layout, within, mask)
@@ -1079,7 +1119,7 @@ class Fleet:
         s: Any = None,
         agent: AgentName | None = None,
         level: float = LEVEL,
-        **options: Unpack[PredictKeywords],
+        **options: Unpack[ScoreKeywords],
     ) -> Scores:
         """Score the fleet's predictions of observations that it has not seen.
 
@@ -1101,7 +1141,7 @@ class Fleet:
         >>> scores.rows, scores.rmse < 0.2, scores.msll < -1.0, len(scores.answers)
         (100, True, True, 4)
         """
-        given_in(options, PredictKeywords, "score")
+        given_in(options, ScoreKeywords, "score")
         instead = "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage"
         if y is None:
             refuse_queries(self.private, "score with agents' own rows", instead)

@@ -334,6 +334,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             noise=noise,
             robust=robust,
             private=facts.get("private"),
+            time=facts.get("time"),
             seed=typed(facts, "seed", int),
             inputs=inputs,
             **(where if "moments" not in facts else {}),
