@@ -113,10 +113,11 @@ class Fleet:
         "kilometres" for inputs called lon and lat (or longitude, latitude) on a plane about their centre, with
         length-scales in kilometres; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "matern32" (the default; see time), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
-        (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its hyperparameters.
-        With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from it: see
-        `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and warns.
+    kernel: "matern32" (the default; see time), "matern12", "matern52", "rq", "se" (the paper's), or an expression over
+        the names (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its
+        hyperparameters. With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from
+        it: see `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and
+        warns.
     noise: None for one sigma_eps; "agents" for one per agent (sigma_eps_0, ...); or a list with the name of each
         agent's noise, where agents with the same name share it. With observed=True an agent predicts with its own
         sigma_eps, without s_n.
