@@ -90,7 +90,7 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
         ({"at": {"depth": 1}}, "unknown input in at 'depth': choose one of lon, day, lat|depth"),
         ({"at": {"day": "5th"}}, "at: day: expected a date like 2021-01-31"),
         ({"at": {"lat": "2021-01-05"}}, "expected a number for lat, which is no time"),
-        ({"at": {"day": None}}, "at: day: expected a date such as 2021-01-31"),
+        ({"at": {"day": None}}, "at: day: expected a date or a number, got None"),
         ({"grid": 5}, "grid: expected two numbers"),
         ({"grid": (1, 5)}, "grid must be a whole number of at least 2, got 1"),
         ({"grid": (10**5, 10**5)}, "too many"),

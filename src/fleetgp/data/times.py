@@ -211,8 +211,10 @@ def moment(value: Any, units: str | None, what: str) -> float:
         numbers = numbers_of_times(np.array([value], dtype=object), unit, what)
     else:
         try:
-            zone = getattr(value, "tzinfo", None)
-            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if zone is not None else value
+            if not isinstance(value, datetime.date | np.datetime64):
+                raise TypeError(value)
+            zoned = isinstance(value, datetime.datetime) and value.tzinfo is not None
+            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if zoned else value
             numbers = numbers_of_times(np.array([plain], dtype="datetime64[us]"), unit, what)
         except (TypeError, ValueError) as error:
             raise InputError(f"{what}: expected a date or a number, got {value!r}") from error

@@ -1081,8 +1081,8 @@ class Fleet:
         grid: how many points along the two inputs.
         box: the lowest first and second input, then the highest; by default those of the data.
         at: a value for each other input, {"depth": 5}. That of the time is at_time, by default now.
-        within: cells farther than this many length-scales from all observations are left out, and those that are more
-            than one length-scale of the time away; inf keeps all of them.
+        within: cells farther than this many length-scales from all observations are left out; inf keeps all of them.
+            Observations count that are at most one length-scale of the time away.
         mask: which cells to predict: a function of points (T, D), an array over the second and the first input, or a
             DataArray over both, whose nearest cell counts. 0, False, NaN and places outside leave a cell out.
         method, observed, agent, options: as for `predict`.

@@ -165,7 +165,7 @@ def check_within(within: object, name: str = "within") -> None:
 def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolArray:
     """Return (T,) which cells lie within this many length-scales of an observation; infinity keeps all cells.
 
-    Along the time one length-scale is as far as `within` along the others: a map of the near future is a forecast.
+    Observations count that are at most one length-scale of the time away: a map of the near future is a forecast.
     """
     from scipy.spatial import cKDTree
 
@@ -183,10 +183,16 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
     places = coordinates.places(np.concatenate([own.inputs for own in snapshot.shards]))
     theta = snapshot.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
-    if snapshot.inputs is not None and snapshot.time is not None:
-        scales[list(snapshot.inputs).index(snapshot.time)] *= max(1.0, 1.0 / within)
-    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
-    return np.asarray(distance <= within)
+    rows, asked = places / scales, coordinates.places(cells) / scales
+    if snapshot.inputs is None or snapshot.time is None or within == np.inf:
+        return np.asarray(cKDTree(rows).query(asked)[0] <= within)
+    axis, near = list(snapshot.inputs).index(snapshot.time), np.zeros(len(cells), dtype=bool)
+    for moment_asked in np.unique(asked[:, axis]):
+        recent, then = np.abs(rows[:, axis] - moment_asked) <= 1.0, asked[:, axis] == moment_asked
+        if recent.any():
+            tree = cKDTree(np.delete(rows[recent], axis, axis=1))
+            near[then] = tree.query(np.delete(asked[then], axis, axis=1))[0] <= within
+    return near
 
 
 def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
