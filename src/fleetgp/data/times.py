@@ -213,9 +213,9 @@ def moment(value: Any, units: str | None, what: str) -> float:
         try:
             if not isinstance(value, datetime.date | np.datetime64):
                 raise TypeError(value)
-            zoned = isinstance(value, datetime.datetime) and value.tzinfo is not None
-            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if zoned else value
-            numbers = numbers_of_times(np.array([plain], dtype="datetime64[us]"), unit, what)
+            if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            numbers = numbers_of_times(np.array([value], dtype="datetime64[us]"), unit, what)
         except (TypeError, ValueError) as error:
             raise InputError(f"{what}: expected a date or a number, got {value!r}") from error
     if not np.isfinite(numbers[0]):
