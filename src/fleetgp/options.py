@@ -1,7 +1,7 @@
 """The options of a model, of its training and of its predictions, each declared once: default, values, help and name.
 
-Python, the command line, fleet.toml and the estimator derive from the fields of `ModelOptions`, `TrainerOptions` and
-`PredictionOptions`. None as a default means that the method, or the data, decide.
+Python, the command line, fleet.toml and the estimator derive from the fields of `ModelOptions`, `TrainerOptions`,
+`PredictionOptions` and `QueryOptions`. None as a default means that the method, or the data, decide.
 """
 
 from __future__ import annotations
@@ -272,6 +272,7 @@ class QueryOptions:
         "For points without the time input: the time that the question is about, 2021-01-05 or 2021-01-05T12:00 (UTC).",
         detail="Also a datetime, or a number in the unit of this input. After the newest row it is a forecast.",
         otherwise="now",
+        toml=False,
     )
 
 
