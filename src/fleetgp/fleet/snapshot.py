@@ -117,7 +117,12 @@ class ModelSnapshot:
 
 def newest(shards: Dataset, inputs: Sequence[str] | None, time: str | None) -> float | None:
     """Return the time of the newest row of all agents. time: the input that is the time."""
-    return None if inputs is None or time is None else float(corners(shards.summaries)[1][list(inputs).index(time)])
+    if inputs is None or time is None:
+        return None
+    axis = list(inputs).index(time)
+    if shards.in_memory:
+        return float(max(own.inputs[:, axis].max() for own in shards if len(own)))
+    return float(corners(shards.summaries)[1][axis])
 
 
 def held_by(shards: Dataset, fit: Fit | None) -> IntArray:
