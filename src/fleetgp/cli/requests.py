@@ -97,7 +97,7 @@ def ask(
     unknown = np.concatenate([np.asarray(block["prior_only"], dtype=bool) for block in blocks])
     write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
     facts = _answer_facts(blocks, description, agent, out)
-    _warn_of_answer(blocks, facts)
+    _warn_of_answer(blocks, facts, clock=description.time is not None and description.now == "clock")
     return _answer_report(facts, out)
 
 
@@ -156,7 +156,8 @@ def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent:
     }
 
 
-def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any], *, clock: bool) -> None:
+    """clock: whether questions without a time are about the clock's."""
     if facts["status"] != "converged":
         warn(f"the answer is not final: {facts['status']}")
     if facts["models"] > 1:
@@ -166,7 +167,10 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
     unknown, points = sum(sum(block["prior_only"]) for block in blocks), facts["points"]
     if unknown:
-        warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
+        hint = '. If they are about now, and the rows are old: set now = "data" in fleet.toml' if clock else ""
+        warn(
+            f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?{hint}"
+        )
     if facts["missing"]:
         absent = ", ".join(facts["missing"])
         warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` shows which")
