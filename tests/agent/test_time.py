@@ -74,6 +74,7 @@ def test_time_and_now_are_common_settings(tmp_path: Path) -> None:
     [
         ('time = "hour"\n', "line 4: time: expected one of the inputs (lon, lat, day), got 'hour'"),
         ('now = "later"\n', "line 4: now must be 'clock' or 'data'"),
+        ('now = "data"\n', "line 4: now: expected the time as well"),
         ("time = 3\n", "line 4: time should be a valid string"),
     ],
 )

@@ -473,6 +473,10 @@ class Check:
         if self.file.time is not None and self.file.time not in self.file.inputs:
             said = f"time: expected one of the inputs ({listed(self.file.inputs)}), got {shortened(self.file.time)}"
             raise self.fail(said, "time")
+        if self.file.time is None and "now" in self.file.model_fields_set:
+            raise self.fail(
+                'now: expected the time as well (time = "day", say): without one nothing is about now', "now"
+            )
         try:
             coordinate_rule(self.file.coordinates, self.file.inputs)
         except InputError as error:
