@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -99,6 +99,7 @@ class ObservationStore:
         self._copy = journal.with_name("watched.csv")
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
+        self.units: Mapping[str, str] = {}  # of the file's columns, where they are known: of dates
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
         self._table = self._read()
@@ -210,7 +211,7 @@ class ObservationStore:
         columns.check()
         table = plain_csv(file, columns.all) or read_columns(file, columns.all, reading=how, targets=columns.targets)
         read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
-        self.dropped = read.dropped
+        self.dropped, self.units = read.dropped, read.units
         return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
