@@ -163,7 +163,7 @@ def test_a_calibration_ends_and_an_earlier_fleet_stays() -> None:
 
 
 def test_robust_weights_are_those_of_the_rows_that_remain() -> None:
-    shards = paper_shards(120, 3)
+    shards = [(x, y.copy()) for x, y in paper_shards(120, 3)]
     shards[1][1][:3] += 20.0
     fleet = fg.Fleet(shards, **MODEL, robust=True)
     for method in ("dec-rbcm", "dec-grbcm", "dec-nearest"):

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -190,17 +191,19 @@ class TlsTable(_Table):
 class FleetFile(_Table):
     """The whole file. deviation: the column of the known standard deviations of the target.
 
-    noise, robust, private: as of a `Fleet`.
+    time, noise, robust, private: as of a `Fleet`.
+    now: what questions without a time are about: the clock, or the newest row of the agent that is asked.
     """
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
     target: Annotated[str, BeforeValidator(_single)]
+    time: str | None = ModelOptions.time
+    now: Literal["clock", "data"] = "clock"
     kernel: str
     normalize: bool = ModelOptions.normalize
     mean: MeanName = ModelOptions.mean
     coordinates: CoordinatesName = ModelOptions.coordinates
-    time: str | None = None
     deviation: str | None = None
     noise: Literal["agents"] | None = None
     robust: bool = False
@@ -222,7 +225,13 @@ class FleetFile(_Table):
         if not isinstance(file, dict) or "kernel" in file:
             return file
         parts = [part for part in (file.get("training"), file.get("prediction")) if isinstance(part, dict)]
-        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts))}
+        inputs, time = file.get("inputs"), file.get("time")
+        about: dict[str, Any] = {}
+        if isinstance(inputs, list) and all(isinstance(name, str) for name in inputs):
+            about = {"inputs": inputs, "time": time if time in inputs else None}
+            with suppress(InputError):  # `Check` says what is wrong, and in which line
+                about["rule"] = coordinate_rule(file.get("coordinates", ModelOptions.coordinates), inputs)
+        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts), **about)}
 
     @property
     def predictor(self) -> str:
@@ -263,13 +272,14 @@ class Description:
         self._file, self.folder, self.graph = file, folder, graph
         self.name, self.agents = file.name, tuple(file.agent)
         self.names = tuple(agent.name for agent in file.agent)
-        self.inputs, self.target = tuple(file.inputs), file.target
+        self.inputs, self.target, self.time, self.now = tuple(file.inputs), file.target, file.time, file.now
         self.kernels, self.normalize, self.seed = file.kernels, file.normalize, file.seed
         self.noise_model, self.deviation = file.noise_model, file.deviation
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
         self.checkpoint_rounds = file.checkpoint_rounds
         self.training, self.timeouts, self.private = file.training, file.timeouts, file.private
-        self.memory, self.time = file.memory, file.time
+        self.memory = file.memory
+        self.by_clock = "now" in file.model_fields_set and file.now == "clock"  # whether windows end at the clock
         self.prediction = file.prediction.model_copy(update={"method": file.predictor})
 
     @property
@@ -485,6 +495,13 @@ class Check:
             raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
         if self.file.deviation in named:
             raise self.fail(f"expected a column of its own, got {shortened(self.file.deviation)}", "deviation")
+        if self.file.time is not None and self.file.time not in self.file.inputs:
+            said = f"time: expected one of the inputs ({listed(self.file.inputs)}), got {shortened(self.file.time)}"
+            raise self.fail(said, "time")
+        if self.file.time is None and "now" in self.file.model_fields_set:
+            raise self.fail(
+                'now: expected the time as well (time = "day", say): without one nothing is about now', "now"
+            )
         try:
             coordinate_rule(self.file.coordinates, self.file.inputs)
         except InputError as error:

@@ -10,8 +10,10 @@ from fleetgp.arrays import Array, BoolArray, Keys, occurrences, row_hashes
 from fleetgp.data.times import moment, time_unit_of
 
 
-def now_of(times: Array, units: str | None) -> float:
+def now_of(times: Array, units: str | None, *, by_clock: bool = False) -> float:
     """Return the time of the newest row; where times are dates, none after the clock: its row may be wrong.
+
+    by_clock: what the clock says, where times are dates.
 
     >>> now_of(np.array([1.0, 3.0]), None), now_of(np.array([1.0, 1e6]), "days since 1970-01-01") < 1e6
     (3.0, True)
@@ -19,7 +21,8 @@ def now_of(times: Array, units: str | None) -> float:
     newest = float(times.max(initial=-np.inf))
     if time_unit_of(units) is None:
         return newest
-    return min(newest, moment(datetime.datetime.now(datetime.UTC), units, "now"))
+    clock = moment(datetime.datetime.now(datetime.UTC), units, "now")
+    return clock if by_clock else min(newest, clock)
 
 
 def keys_of_rows(rows: Array, columns: tuple[str, ...]) -> Keys:

@@ -109,6 +109,7 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         private=description.private is not None,
         time=description.time,
         window=description.memory.window,
+        by_clock=description.by_clock,
         max_rows=description.memory.max_rows,
         keep=description.keep,
         longitude=description.coordinates.longitude,
@@ -139,6 +140,7 @@ class ObservationStore:
     private: the rows are; what others see of where they are is rounded.
     time: the input that is the time; None: the one whose values are dates in the file, if there is one.
     window, max_rows: rows that are older than the newest by more, and the oldest beyond so many, are forgotten.
+    by_clock: the window ends now instead of at the newest row.
     keep: what stays of forgotten rows.  longitude: which input it is; -1 for none.
     """
 
@@ -158,6 +160,7 @@ class ObservationStore:
         private: bool = False,
         time: str | None = None,
         window: float | str | None = None,
+        by_clock: bool = False,
         max_rows: int | None = None,
         keep: Keep = "nothing",
         longitude: int = -1,
@@ -167,17 +170,15 @@ class ObservationStore:
         self._copy = journal.with_name("watched.csv")
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
-        self.units: Mapping[str, str] = {}
+        self.units: Mapping[str, str] = {}  # of the file's columns, where they are known: of dates
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
         table = self._read()
         self.time = time_input(self.inputs, self.units, time)
         if window is not None and self.time is None:
-            raise InputError(
-                f"window: expected an input that is the time, got {', '.join(self.inputs)}: name it (time)"
-            )
+            raise self._timeless("window")
         self._window = None if window is None else duration(window, self._unit, "window")
-        self._max_rows, self._keep, self._longitude = max_rows, keep, longitude
+        self._by_clock, self._max_rows, self._keep, self._longitude = by_clock, max_rows, keep, longitude
         self.journal = Journal(journal, self.columns, LARGEST)
         #: What the agent has sent of its rows now. An agent that has sent nothing replaces it by nothing.
         self.sent: Callable[[Observations], Sent] = self._nothing_sent
@@ -427,7 +428,7 @@ class ObservationStore:
         self._stand(self.stand.table if table is None else table)
         limit = Limit(None, self._max_rows)
         if self._window is not None and self.time is not None:
-            now = now_of(self.stand.values[:, self.time], self._unit)
+            now = now_of(self.stand.values[:, self.time], self._unit, by_clock=self._by_clock)
             limit = Limit(now - self._window, self._max_rows)
         with suppress(OSError):  # a full disk: the next one tries again
             self._let_go(limit, "", {}, patient=True)

@@ -21,8 +21,10 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.description import LONGEST_WAIT, PREDICTORS, TRAINERS, Description
 from fleetgp.agent.logs import PHASES, Log
+from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.requests import PendingQuestion, Question, Reply, TrainRequest, check_queries
 from fleetgp.agent.threads import Inbox
+from fleetgp.data.times import clock, time_unit_of
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 from fleetgp.prediction import prediction_method
@@ -80,6 +82,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "new_rows": agent.loop.new_rows,
         "drift": {**asdict(agent.memory.drift), "log_odds": agent.memory.drift.log_odds},
         "place": agent.data.place,
+        "time": time_facts(agent.description, agent.data),
         "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
         "waiting": requests.waiting,
@@ -99,6 +102,20 @@ def _summary_of(agent: Agent) -> dict[str, dict[str, float]] | None:
     if summary is None:
         return None
     return {fact: {names[one]: value for one, value in of_agents.items()} for fact, of_agents in summary.facts.items()}
+
+
+def time_facts(description: Description, data: ObservationStore) -> dict[str, Any] | None:
+    """What the agent knows of the input that is the time: its name, its units, and now. None if there is none.
+
+    units: empty where the file has numbers instead of dates: the clock then says nothing, and now is the newest row.
+    """
+    if description.time is None:
+        return None
+    units = data.units.get(description.time, "")
+    unit = time_unit_of(units)
+    newest = data.place["high"][description.inputs.index(description.time)]
+    now = newest if unit is None or description.now == "data" else clock(unit)
+    return {"input": description.time, "units": units, "now": now}
 
 
 def shown_rows(agent: Agent) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class ModelKeywords(TypedDict, total=False):
     noise: NoiseName
     robust: bool
     private: PrivateRows | None
+    time: str | None
     window: float | str | None
     max_rows: int | None
     keep: Keep

@@ -75,7 +75,7 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.snapshot import ModelSnapshot, held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by, newest
 from fleetgp.fleet.training import note_sample, reported, training_need, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
@@ -96,7 +96,9 @@ from fleetgp.options import (
     PosteriorKeywords,
     PredictionOptions,
     PredictKeywords,
+    QueryOptions,
     SampleKeywords,
+    ScoreKeywords,
     ThetaOptions,
     TrainerOptions,
     TrainKeywords,
@@ -116,6 +118,9 @@ from fleetgp.training.reporting import warn_of_end
 from fleetgp.units import counted
 from fleetgp.validation import as_flag, as_names, check_whole
 
+#: Options of a question that are no settings of its method, and their defaults.
+BESIDE: tuple[tuple[str, Any], ...] = (("theta", None), ("engine", "auto"), ("at_time", None))
+
 
 class Fleet:
     """M agents, each with its own data, linked by a graph.
@@ -134,10 +139,11 @@ class Fleet:
         "kilometres" for inputs called lon and lat (or longitude, latitude) on a plane about their centre, with
         length-scales in kilometres; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
-        (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its hyperparameters.
-        With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from it: see
-        `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and warns.
+    kernel: "matern32" (the default; see time), "matern12", "matern52", "rq", "se" (the paper's), or an expression over
+        the names (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its
+        hyperparameters. With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from
+        it: see `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and
+        warns.
     noise: None for one sigma_eps; "agents" for one per agent (sigma_eps_0, ...); or a list with the name of each
         agent's noise, where agents with the same name share it. With observed=True an agent predicts with its own
         sigma_eps, without s_n.
@@ -147,6 +153,8 @@ class Fleet:
         them; the error names the alternatives. `calibrate` then asks about points that are nobody's inputs.
         docs/privacy.md says what this protects against, and what it does not.
     inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
+    time: the input that is the time; by default the only one with dates, if there is one. The default kernel is then
+        "matern32(..) * matern12(time)", and queries without this input are about `at_time`, by default about `now`.
     window, max_rows, keep: what agents forget after every `observe`: rows that are a window ("3 days") older than the
         newest of all, and the oldest rows of an agent with more than max_rows. With keep="summary" they stay as coarse
         groups, which dec-summary uses; "nothing" drops them. See `forget`.
@@ -203,6 +211,7 @@ class Fleet:
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        time: str | None = None,
         window: float | str | None = MemoryOptions.window,
         max_rows: int | None = MemoryOptions.max_rows,
         keep: Keep = MemoryOptions.keep,
@@ -219,8 +228,10 @@ class Fleet:
         self.data = given.observed(self.noise_model, own_groups(noise, len(given), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
+        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
+        self._time = time
         self.kernel_given = kernel is not None  # else the default one
-        self.kernels = self._in_model(default_kernel() if kernel is None else kernel)
+        self.kernels = self._in_model(self._default_kernel() if kernel is None else kernel)
         self._kernel = self.kernels[0] if len(self.kernels) == 1 else None
         if self._kernel is None and theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
@@ -229,7 +240,6 @@ class Fleet:
         self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         self._backend = chosen_backend(backend, self.data, self.graph, workers, address)
-        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
         self._trained: Dataset | None = None  # the data of the last fit, without rows that have left since
@@ -434,6 +444,8 @@ class Fleet:
         """A fleet whose agents have names. source: has the units of the data, and notes about them."""
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:
             model["noise"] = labels
+        if (axis := time_input(inputs, source.units, model.get("time"))) is not None:
+            model["time"] = inputs[axis]
         fleet = cls(shards, graph, inputs=inputs, seed=seed, **model)
         return fleet.set_metadata(labels, target, source.units, source.dropped, source.notes)
 
@@ -476,7 +488,7 @@ class Fleet:
 
         labels: the agents' names.  target: the name of what is observed.
         units: of inputs and target by name. An input with the unit "days since 1970-01-01" (or hours, or seconds) is a
-            time: data frames may have it as times.
+            time: data frames may have it as times. The only one is `time`.
         dropped: how many rows of the source could not be used.  notes: what else was done to its values. None leaves
             either as it is.
 
@@ -496,6 +508,9 @@ class Fleet:
         if self.last_fit is not None:
             self.last_fit.ledger.labels = names
         self.units = {name: unit for name, unit in units.items() if unit}
+        if not self.kernel_given and self.theta is None and len(self.kernels) == 1:
+            self.kernels = self._in_model(self._default_kernel())  # the units may say which input is the time
+            self._kernel = self.kernels[0]
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes
         return self
@@ -506,22 +521,47 @@ class Fleet:
         return self.first_kernel.names(self.inputs or self.dimension)
 
     @property
+    def time(self) -> str | None:
+        """The input that is the time; None if there is none."""
+        axis = self._time_axis
+        return None if axis is None or self.inputs is None else self.inputs[axis]
+
+    @property
+    def _time_axis(self) -> int | None:
+        """The number of this input."""
+        return time_input(self.inputs, self.units, self._time)
+
+    @property
+    def now(self) -> float | None:
+        """The time of the newest row of all agents, which only the simulator knows; None without a time.
+
+        Queries without the time input are about it. A process asks its clock: see docs/time.md.
+        """
+        return newest(self.data, self.inputs, self.time)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The arguments for `Fleet(others, graph, **settings)`: all but data, graph, theta and backend."""
         return {
             "normalize": self.normalize,
             "mean": self.mean,
             "coordinates": self.coordinates.name,
-            "kernel": [kernel.name for kernel in self.kernels] if self.kernel_given else None,
+            "kernel": [kernel.name for kernel in self.kernels] if self._chosen else None,
             "noise": self.noise,
             "robust": self.robust,
             "private": self.private,
             "seed": self.seed,
             "inputs": self.inputs,
+            "time": self.time,
             "window": self.memory.window,
             "max_rows": self.memory.max_rows,
             "keep": self.memory.keep,
         }
+
+    @property
+    def _chosen(self) -> bool:
+        """Whether the kernel is another than a new fleet would have."""
+        return self.kernel_given or self.kernels != self._in_model(self._default_kernel())
 
     @property
     def kernel(self) -> Kernel:
@@ -547,6 +587,9 @@ class Fleet:
         inputs = self.inputs or self.dimension
         kernels = kernels_in_coordinates(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
         return tuple(with_noise(one, self.noise_model) for one in kernels)
+
+    def _default_kernel(self, *methods: str, preset: str | None = None) -> str:
+        return default_kernel(*methods, preset=preset, inputs=self.inputs, time=self.time, rule=self.coordinates)
 
     @property
     def moments(self) -> FleetMoments | None:
@@ -618,6 +661,7 @@ class Fleet:
             central=fit is not None and not training_method(fit.method).decentralized,
             held=held_by(self.data, fit),
             units=self.units,
+            time=self.time,
             target=self.target,
             labels=self.labels,
             private=self.private,
@@ -725,7 +769,7 @@ class Fleet:
 
     def _take_default_kernel(self, method: TrainingMethod, preset: str | None) -> None:
         """Take the kernel that the method or the preset needs, if none was chosen and no theta depends on it."""
-        needed = default_kernel(method.name, preset=preset)
+        needed = self._default_kernel(method.name, preset=preset)
         if self.kernel_given or self.theta is not None or needed == self.kernel.name:
             return
         who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
@@ -836,7 +880,7 @@ class Fleet:
         number = check_agent(agent, self.labels)
         names = (*names_of(self.inputs, self.dimension), self.target)
         given = {"rows": rows, "where": where, "between": between, "request": request}
-        kept, time = self.kept_groups[number], time_input(self.inputs, self.units)
+        kept, time = self.kept_groups[number], self._time_axis
         requests = self.requests.get(number)
         chosen = select(self.data[number], kept, names, self.units, time, requests, given)
         least = 1 if self.private is None else FEWEST_ROWS
@@ -877,7 +921,7 @@ class Fleet:
         chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
         if not self.data.in_memory:
             raise self.data.not_growing()
-        time = time_input(self.inputs, self.units)
+        time = self._time_axis
         if before is None:
             limit = self._limits
         else:
@@ -896,7 +940,7 @@ class Fleet:
         window, max_rows = self.memory.window, self.memory.max_rows
         if window is None:
             return Limit(None, max_rows)
-        time = needed(time_input(self.inputs, self.units), "window")
+        time = needed(self._time_axis, "window")
         span = duration(window, self._unit_of(time), "window")
         return Limit(max(float(own.inputs[:, time].max()) for own in self.data) - span, max_rows)
 
@@ -1017,7 +1061,7 @@ class Fleet:
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
         """The conditioned fleet for a method, a new one only if something has changed, and the method's own options."""
         row, rest = predictor_of(method), dict(options)
-        theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
+        theta, engine, at_time = (rest.pop(name, other) for name, other in BESIDE)
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
         n_neighbours = rest.pop("n_neighbours", None)
@@ -1025,9 +1069,9 @@ class Fleet:
         if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
             self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
-        return self._conditioned, rest
+        return self._conditioned, rest if at_time is None else {**rest, "at_time": at_time}
 
-    @takes(PredictKeywords, PredictionOptions, ThetaOptions)
+    @takes(PredictKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def predict(
         self,
         queries: Any,
@@ -1057,7 +1101,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def joint(
         self,
         queries: Any,
@@ -1094,7 +1138,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "joint"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(SampleKeywords, PredictionOptions, ThetaOptions)
+    @takes(SampleKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def sample(
         self,
         queries: Any,
@@ -1121,7 +1165,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, SampleKeywords, "sample"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest).sample(n, seed)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def gradient(
         self,
         queries: Any,
@@ -1152,7 +1196,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "gradient"))
         return conditioned.gradient(queries, method, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def suggest(
         self,
         agent: AgentName | None,
@@ -1189,7 +1233,8 @@ class Fleet:
         check_criterion(criterion)
         number = None if agent is None else check_agent(agent, self.labels)
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "suggest"))
-        lists = [conditioned.checked(one) for one in candidate_lists(candidates, number, self.agents)]
+        at_time = rest.pop("at_time", None)
+        lists = [conditioned.checked(one, at_time) for one in candidate_lists(candidates, number, self.agents)]
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
@@ -1281,8 +1326,9 @@ class Fleet:
 
         grid: how many points along the two inputs.
         box: the lowest first and second input, then the highest; by default those of the data.
-        at: a value for each other input, {"day": 5}; a date where an input is a time.
+        at: a value for each other input, {"depth": 5}. That of the time is at_time, by default now.
         within: cells farther than this many length-scales from all observations are left out; inf keeps all of them.
+            Observations count that are at most one length-scale of the time away.
         mask: which cells to predict: a function of points (T, D), an array over the second and the first input, or a
             DataArray over both, whose nearest cell counts. 0, False, NaN and places outside leave a cell out.
         method, observed, agent, options: as for `predict`.
@@ -1295,7 +1341,7 @@ class Fleet:
         ({'x2': 4, 'x1': 5}, 8)
         """
         snapshot = self.snapshot(options.get("theta"))
-        layout = grid_of(snapshot, grid, box, at)
+        layout = grid_of(snapshot, grid, box, at, options.pop("at_time", None))
         check_names(layout, self.target)
         cells = layout.cells
         chosen, status = chosen_cells(snapshot, layout, within, mask)
@@ -1320,7 +1366,7 @@ class Fleet:
         s: Any = None,
         agent: AgentName | None = None,
         level: float = LEVEL,
-        **options: Unpack[PredictKeywords],
+        **options: Unpack[ScoreKeywords],
     ) -> Scores:
         """Score the fleet's predictions of observations that it has not seen.
 
@@ -1342,7 +1388,7 @@ class Fleet:
         >>> scores.rows, scores.rmse < 0.2, scores.msll < -1.0, len(scores.answers)
         (100, True, True, 4)
         """
-        given_in(options, PredictKeywords, "score")
+        given_in(options, ScoreKeywords, "score")
         instead = "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage"
         if y is None:
             refuse_queries(self.private, "score with agents' own rows", instead)

@@ -10,9 +10,11 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus.agreements import MeanName, Scaling
-from fleetgp.data.dataset import Dataset
+from fleetgp.data.dataset import Dataset, corners
+from fleetgp.data.times import Moment, moment
 from fleetgp.data.transforms import AS_GIVEN, CoordinateRule, Coordinates, Points, names_of
 from fleetgp.engines.moments.fleet import FleetMoments
+from fleetgp.errors import InputError
 from fleetgp.fleet.privacy import PrivateRows
 from fleetgp.graph import Topology
 from fleetgp.kernels.stationary import Kernel
@@ -35,6 +37,7 @@ class ModelSnapshot:
     trained: (M,) how many rows of each agent the moments include, the first ones.
     held: (M,) how many observations each agent has if its data are a sample of them; empty if they are all.
     units: of inputs and target by name, where they are known.  target, labels: the names of target and agents.
+    time: the input that is the time.
     private: "rows" if rows must not be sent.
     sent: the rows of the groups that the agents have sent; it grows with every summary.
     kept: (M,) every agent's groups of rows that it has forgotten; empty if there are none.
@@ -57,6 +60,7 @@ class ModelSnapshot:
     central: bool = False
     held: IntArray = field(default_factory=lambda: NONE)
     units: Mapping[str, str] = field(default_factory=dict)
+    time: str | None = None
     target: str = "y"
     labels: tuple[str, ...] = ()
     private: PrivateRows | None = None
@@ -73,6 +77,13 @@ class ModelSnapshot:
     def mean_theta(self) -> Array:
         """(P,) theta, or the geometric mean of the agents' estimates."""
         return self.theta if self.theta.ndim == 1 else np.asarray(np.exp(np.log(self.theta).mean(axis=0)))
+
+    def moment(self, at_time: Moment | None) -> float:
+        """Return a point in time as a number of the time input; None stands for now."""
+        if self.time is None:
+            raise InputError('at_time: expected a fleet with a time input (time="day", say), got one without')
+        now = newest(self.shards, self.inputs, self.time) if at_time is None else None
+        return moment(at_time, self.units.get(self.time), "at_time") if now is None else now
 
     def points(self, values: Array) -> Points:
         """Return queries (T, D) with the names and units of the inputs."""
@@ -113,9 +124,19 @@ class ModelSnapshot:
     @property
     def _compared(self) -> tuple[object, ...]:
         """The fields of the model that are compared by value."""
-        names = self.inputs, self.units, self.target, self.labels
+        names = self.inputs, self.units, self.time, self.target, self.labels
         agreed = self.scaling, self.coordinates, self.mean, self.normalize, self.rule
         return *names, self.kernel, self.seed, self.central, *agreed
+
+
+def newest(shards: Dataset, inputs: Sequence[str] | None, time: str | None) -> float | None:
+    """Return the time of the newest row of all agents. time: the input that is the time."""
+    if inputs is None or time is None:
+        return None
+    axis = list(inputs).index(time)
+    if shards.in_memory:
+        return float(max(own.inputs[:, axis].max() for own in shards if len(own)))
+    return float(corners(shards.summaries)[1][axis])
 
 
 def held_by(shards: Dataset, fit: Fit | None) -> IntArray:

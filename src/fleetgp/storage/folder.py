@@ -356,6 +356,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             noise=noise,
             robust=robust,
             private=facts.get("private"),
+            time=facts.get("time"),
             seed=typed(facts, "seed", int),
             inputs=inputs,
             **facts.get("memory", {}),
