@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetgp.agent import journal as module
-from fleetgp.agent.journal import Departure, Journal
+from fleetgp.agent.journal import Journal
+from fleetgp.agent.journal_lines import Departure
 from fleetgp.errors import InputError, StorageError
 from tests.agent.stores import failing, journal
 from tests.conftest import examples

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fleetgp.agent.logs import Log
-from fleetgp.agent.observations import WAITING, ObservationStore, Recorder
+from fleetgp.agent.observations import ObservationStore
+from fleetgp.agent.recorder import WAITING, Recorder
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import NetworkError
 from tests.agent.stores import failing, store

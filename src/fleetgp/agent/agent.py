@@ -13,7 +13,8 @@ from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
-from fleetgp.agent.observations import Recorder, store_of, watch_file
+from fleetgp.agent.observations import store_of
+from fleetgp.agent.recorder import Recorder, watch_file
 from fleetgp.agent.requests import PendingQuestion, Reply, Requests, TrainRequest
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop

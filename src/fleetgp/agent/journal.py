@@ -12,23 +12,33 @@ Older files have one line a row, {"x": 1.0, "y": 2.0, ...}; these are still read
 
 from __future__ import annotations
 
-import base64
 import errno
 import fcntl
 import json
 import os
 import re
 import stat
-import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fleetgp.agent.journal_lines import (
+    Base,
+    Batch,
+    Departure,
+    Known,
+    Record,
+    base_line,
+    crc,
+    departed,
+    leave_line,
+    spans,
+    with_check,
+)
 from fleetgp.arrays import Array, BoolArray, IntArray
 from fleetgp.errors import InputError, StorageError
 from fleetgp.files import private_folder, sync_folder, whole
@@ -44,61 +54,6 @@ RECEIPTS = 1_000
 SMALL = 2**16
 #: Names on one line of a compacted file, and rows.
 PER_LINE = 500
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows that were sent at once. check: of their line; empty for a row of an older file and for a part.
-
-    numbers: of the rows in the request; None: all, in order.
-    """
-
-    rows: list[list[float]]
-    request: str = ""
-    check: str = ""
-    numbers: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Known:
-    """Names of requests, each with how many rows it had, and their check."""
-
-    requests: tuple[tuple[str, int, str], ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Departure:
-    """Rows that leave at once, and what is to be remembered of them.
-
-    request: the name of an operator's request; empty if there was none.
-    sent: rows of the journal, as (request, first number, end).
-    keys, times: hashes of rows of the data file, one for each row that leaves, and their times (NaN: they have none).
-    horizon: rows of the data file with an earlier time do not count from now on; None: as before.
-    removed: how many of the rows were taken back; the others are forgotten.
-    kept: the groups that stand for forgotten rows from now on, as plain values; None: as before.
-    receipt: what the operator is told, as plain values.
-    """
-
-    request: str = ""
-    sent: tuple[tuple[str, int, int], ...] = ()
-    keys: Any = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    times: Array = field(default_factory=lambda: np.zeros(0))
-    horizon: float | None = None
-    removed: int = 0
-    kept: Any = None
-    receipt: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class Base:
-    """What is remembered of all that left before: a `Departure` with the sums, and how many sent rows are gone."""
-
-    departure: Departure
-    gone: int
-    receipts: tuple[tuple[str, Any], ...]
-
-
-Record = Batch | Known | Departure | Base
 
 
 class Journal:
@@ -176,7 +131,7 @@ class Journal:
     def append(self, values: Array, request: str) -> bool:
         """Keep a batch: on disk when this returns, and nowhere if it fails. False if this request is there already."""
         body = json.dumps({"request": request, "columns": self.columns, "rows": values.tolist()})
-        check = _crc(body)
+        check = crc(body)
         if request in self._requests:
             count, earlier = self._requests[request]
             if earlier != check:
@@ -192,7 +147,7 @@ class Journal:
         """Let rows leave: on disk when this returns; nothing has changed if it fails. False if it is there already."""
         if departure.request and departure.request in self.receipts:
             return False
-        self._write_line(_leave_line(departure, self.columns), departure)
+        self._write_line(leave_line(departure, self.columns), departure)
         return True
 
     # ---- what the lines mean ---------------------------------------------------------------------------------
@@ -263,14 +218,14 @@ class Journal:
         if departure.horizon is not None:
             self.horizon = max(self.horizon, departure.horizon)
         leaving = np.zeros(len(self.rows), dtype=bool)
-        spans: dict[int, list[tuple[int, int]]] = {}
+        leave: dict[int, list[tuple[int, int]]] = {}
         for name, first, end in departure.sent:
             if name in self._positions:
-                spans.setdefault(self._positions[name], []).append((first, end))
-        if spans:
-            chosen = np.flatnonzero(np.isin(self._whose, list(spans)))
+                leave.setdefault(self._positions[name], []).append((first, end))
+        if leave:
+            chosen = np.flatnonzero(np.isin(self._whose, list(leave)))
             whose, numbers = self._whose[chosen], self._numbers[chosen]
-            for position, parts in spans.items():
+            for position, parts in leave.items():
                 mine = whose == position
                 for first, end in parts:
                     leaving[chosen[mine & (numbers >= first) & (numbers < end)]] = True
@@ -307,13 +262,13 @@ class Journal:
         horizon = self.horizon if np.isfinite(self.horizon) else None
         sums = Departure("", (), self.keys, self.times, horizon, self.removed, self.kept)
         base = Base(sums, self.gone, tuple(self.receipts.items()))
-        text = _base_line(base, self.columns)
+        text = base_line(base, self.columns)
         records: list[tuple[str, Record]] = [(text, base), (text, base)]  # twice: what has left must not come back
         for start in range(0, len(known), PER_LINE):
             part = Known(known[start : start + PER_LINE])
             records.append((json.dumps({"known": part.requests}), part))
         records += self._parts()
-        lines = [_with_check(body) for body, _ in records]
+        lines = [with_check(body) for body, _ in records]
         data = b"".join(line + b"\n" for line in lines)
         with self._opened() as file:
             self._repair(file)
@@ -338,14 +293,14 @@ class Journal:
                 some = slice(start, min(end, start + PER_LINE))
                 name, numbers = self._names[self._whose[start]], tuple(self._numbers[some].tolist())
                 rows = self.rows[some].tolist()
-                facts = {"part": name, "numbers": _spans(numbers), "columns": self.columns, "rows": rows}
+                facts = {"part": name, "numbers": spans(numbers), "columns": self.columns, "rows": rows}
                 yield json.dumps(facts), Batch(rows, name, "", numbers)
 
     # ---- the file -------------------------------------------------------------------------------------------
 
     def _write_line(self, body: str, record: Record) -> None:
         """Write a line and take it in; without its end, which is written last, it does not count."""
-        line = _with_check(body)
+        line = with_check(body)
         private_folder(self.path.parent)
         with self._opened() as file:
             self._repair(file)
@@ -502,7 +457,7 @@ class Journal:
 
     def _checked(self, facts: dict[str, Any], text: str, number: int) -> Record | None:
         check = _CHECK.search(text)
-        if check is None or check[1] != _crc(text[: check.start()] + "}"):
+        if check is None or check[1] != crc(text[: check.start()] + "}"):
             return None
         if "known" in facts:
             return Known(tuple((name, count, one) for name, count, one in facts["known"]))
@@ -510,7 +465,7 @@ class Journal:
         if "leave" in facts or "base" in facts:
             if facts["file"] and columns != set(self.columns):
                 raise self._stranger(number)
-            return _departed(facts)
+            return departed(facts)
         if not set(self.columns) <= columns:
             raise self._stranger(number)
         order = [facts["columns"].index(name) for name in self.columns]
@@ -547,73 +502,6 @@ def is_part(request: str, name: str) -> bool:
     return request == name or (bool(dash) and head == name and number.isdecimal())
 
 
-# ---- lines as text ---------------------------------------------------------------------------------------------------
-
-
-def _crc(body: str) -> str:
-    return f"{zlib.crc32(body.encode()):08x}"
-
-
-def _with_check(body: str) -> bytes:
-    return f'{body[:-1]}, "check": "{_crc(body)}"}}'.encode()
-
-
-def _leave_line(departure: Departure, columns: Sequence[str]) -> str:
-    facts = {"leave": departure.request, **_facts(departure, columns), "receipt": json.dumps(departure.receipt)}
-    return json.dumps(facts)
-
-
-def _base_line(base: Base, columns: Sequence[str]) -> str:
-    facts = {"base": base.gone, **_facts(base.departure, columns), "receipts": json.dumps(base.receipts)}
-    return json.dumps(facts)
-
-
-def _facts(departure: Departure, columns: Sequence[str]) -> dict[str, Any]:
-    """Nested objects are texts, so that a damaged line can be cut where a record begins."""
-    left = departure.keys.astype("<u8").tobytes() + departure.times.astype("<f8").tobytes()
-    return {
-        "columns": columns,
-        "sent": departure.sent,
-        "file": base64.b64encode(left).decode(),
-        "before": departure.horizon,
-        "removed": departure.removed,
-        "kept": None if departure.kept is None else json.dumps(departure.kept),
-    }
-
-
-def _departed(facts: dict[str, Any]) -> Departure | Base:
-    left = base64.b64decode(facts["file"])
-    keys, times = left[: len(left) // 2], left[len(left) // 2 :]
-    departure = Departure(
-        request=facts.get("leave", ""),
-        sent=tuple((str(name), int(first), int(end)) for name, first, end in facts["sent"]),
-        keys=np.frombuffer(keys, dtype="<u8").astype(np.uint64),
-        times=np.frombuffer(times, dtype="<f8").astype(float),
-        horizon=None if facts["before"] is None else float(facts["before"]),
-        removed=int(facts["removed"]),
-        kept=None if facts["kept"] is None else json.loads(facts["kept"]),
-        receipt=json.loads(facts["receipt"]) if "leave" in facts else None,
-    )
-    if "leave" in facts:
-        return departure
-    return Base(departure, int(facts["base"]), tuple((name, one) for name, one in json.loads(facts["receipts"])))
-
-
-def _spans(numbers: Iterable[int]) -> list[list[int]]:
-    """Numbers as half-open intervals.
-
-    >>> _spans([0, 1, 2, 5, 7, 8])
-    [[0, 3], [5, 6], [7, 9]]
-    """
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][1] == number:
-            spans[-1][1] += 1
-        else:
-            spans.append([number, number + 1])
-    return spans
-
-
 def _runs(edges: BoolArray, count: int) -> list[tuple[int, int]]:
     """Intervals of so many places. edges: (count - 1,) whether the next place begins another one.
 
@@ -631,14 +519,14 @@ def _read_mark(path: Path) -> tuple[int, int]:
             size, rows, check = stream.read(51).decode().split()
     except (OSError, ValueError):
         return 0, 0
-    return (int(size), int(rows)) if check == _crc(f"{size} {rows}") else (0, 0)
+    return (int(size), int(rows)) if check == crc(f"{size} {rows}") else (0, 0)
 
 
 def _write_mark(path: Path, size: int, rows: int, *, sync: bool = False) -> None:
     mark = f"{size:020d} {rows:020d}"
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:
-        os.pwrite(file, f"{mark} {_crc(mark)}\n".encode(), 0)
+        os.pwrite(file, f"{mark} {crc(mark)}\n".encode(), 0)
         if sync:
             os.fsync(file)
     finally:

@@ -203,13 +203,13 @@ def receipt_lines(agent: str, receipt: dict[str, Any]) -> list[str]:
     lines = [f"{escape(agent)}: {counted(receipt['removed'], 'row')} removed{left}. Receipt {receipt['name']}."]
     if receipt.get("groups"):
         lines.append(
-            f"{counted(receipt['groups'], 'group')} that others held are withdrawn; "
+            f"Withdrawn from what others hold: {counted(receipt['groups'], 'group')}; "
             f"{counted(receipt['waiting'], 'row')} of them wait for others."
         )
     if receipt.get("kept_groups"):
         lines.append(
-            f"{counted(receipt['kept_groups'], 'group')} of forgotten rows may have contained some: removed whole, "
-            f"with the {counted(receipt['kept_rows'], 'row')} that they stood for."
+            f"Removed whole, since they may have contained some: {counted(receipt['kept_groups'], 'group')} of "
+            f"forgotten rows, with the {counted(receipt['kept_rows'], 'row')} that they stood for."
         )
     if receipt.get("ended"):
         lines.append(f"Made again without them: {', '.join(receipt['ended'])}.")

@@ -1,0 +1,61 @@
+"""fleetgp remove and forget on a model folder, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fleetgp.cli.memory import receipt_lines
+from fleetgp.storage.folder import load_model
+from tests.cli.commands import QUICK, run, truth, wrong
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["lon,lat,day,sst,boat"]
+    for boat in ("Ada", "Bo"):
+        for number in range(30):
+            lon, lat = rng.uniform(0, 1, 2)
+            lines.append(f"{lon},{lat},2021-01-{1 + number // 2:02d},{truth(lon, lat)},{boat}")
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    fit = "--inputs", "lon", "lat", "day", "--target", "sst", "--agent-column", "boat"
+    run("fit", str(tmp_path / "a.csv"), *fit, *QUICK, "--out", str(tmp_path / "model"))
+    return tmp_path / "model"
+
+
+def test_rows_leave_a_model_folder(model: Path) -> None:
+    result = json.loads(
+        run("remove", str(model), "--agent", "Ada", "--between", "2021-01-03", "2021-01-04", "--json").stdout
+    )
+    assert (result["rows"], result["remaining"]) == (4, 26)
+    assert [len(shard) for shard in load_model(model).fleet.shards] == [26, 30]
+    result = run("forget", str(model), "--before", "2021-01-06")
+    assert "Ada" in result.stdout
+    assert all(len(shard) < 30 for shard in load_model(model).fleet.shards)
+
+
+def test_what_remove_and_forget_refuse(model: Path) -> None:
+    place = str(model)
+    assert "expected one of --request, --where, --between and --receipt, got none" in wrong(
+        "remove", place, "--agent", "Ada"
+    )
+    assert "got 2" in wrong("remove", place, "--agent", "Ada", "--where", "sst > 4", "--request", "a")
+    assert "--between: expected two times, got 1" in wrong("remove", place, "--agent", "Ada", "--between", "3")
+    assert "a model has no receipts" in wrong("remove", place, "--agent", "Ada", "--receipt", "a")
+    assert "a model forgets rows of all agents" in wrong("forget", place, "--agent", "Ada", "--before", "3")
+    assert "expected one of the columns" in wrong("remove", place, "--agent", "Ada", "--where", "depth > 4")
+
+
+def test_a_receipt_for_people() -> None:
+    receipt = {"name": "abc", "removed": 3, "in_all": 40, "groups": 1, "waiting": 5, "kept_groups": 2, "kept_rows": 41}
+    assert receipt_lines("boat3", {**receipt, "ended": ["moments", "calibration"]}) == [
+        "boat3: 3 rows removed, 40 are left. Receipt abc.",
+        "Withdrawn from what others hold: 1 group; 5 rows of them wait for others.",
+        "Removed whole, since they may have contained some: 2 groups of forgotten rows, with the 41 rows that they stood "
+        "for.",
+        "Made again without them: moments, calibration.",
+    ]
