@@ -1,5 +1,5 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
-conditioned, growth, processes, agreement, page, real, scale, fleets, summary,
+conditioned, growth, season, processes, agreement, page, real, scale, fleets, summary,
 first_fit; or all. scale_long (10^9 observations, 12 GB) is
 run only by its name.
 
@@ -242,6 +242,24 @@ def growth() -> Table:
     return table
 
 
+def season() -> Table:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.season", "200000"], check=True, capture_output=True, text=True
+    )
+    found = json.loads(done.stdout)
+    table = Table(f"200,000 rows fed to five processes with a window of 10,000, {os.cpu_count()} cores for all of them",
+                  "what, median", "first third after the window is full", "last third")  # fmt: skip
+    table.start()
+    for name, text, form in (("seconds", "an answer at 100 points", seconds),
+                             ("write", "40 rows acknowledged", seconds),
+                             ("memory", "memory of all five", lambda size: f"{size / 1e6:.0f} MB"),
+                             ("disk", "state folders of all five", lambda size: f"{size / 1e6:.1f} MB"),
+                             ("rows", "rows", lambda count: f"{count:,.0f}"),
+                             ("kept", "groups of forgotten rows", lambda count: f"{count:,.0f}")):  # fmt: skip
+        table.add(text, form(found[f"{name} first"]), form(found[f"{name} last"]))
+    return table
+
+
 def processes() -> Table:
     done = subprocess.run([sys.executable, "-m", "benchmarks.processes"], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
@@ -294,7 +312,7 @@ def page() -> Table:
 
 SECTIONS = {
     f.__name__: f
-    for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth,
+    for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth, season,
               processes, agreement, page, real, scale, fleets, summary, first_fit, scale_long)
 }  # fmt: skip
 #: Those that are run only where they are named.

@@ -113,6 +113,13 @@ def test_a_row_of_the_future_does_not_push_out_the_others(tmp_path: Path) -> Non
     assert opened(tmp_path, time=None, window=1.0).tidy() == 4  # of today: only the newest five are left
 
 
+def test_a_window_may_end_at_the_clock(tmp_path: Path) -> None:
+    file = "day,x,t\n" + "".join(f"2021-01-0{day},0.5,{day}\n" for day in range(1, 9))
+    assert opened(tmp_path, file, time=None, window="30 days").tidy() == 0
+    data = opened(tmp_path, time=None, window="30 days", by_clock=True)
+    assert (data.tidy(), data.rows) == (3, 5)  # the newest five stay
+
+
 def test_what_cannot_be_asked_for_is_one_clear_error(tmp_path: Path) -> None:
     data = opened(tmp_path)
     for which, message in (

@@ -126,6 +126,28 @@ def test_moments_are_made_again_without_rows_that_were_taken_back(tmp_path: Path
         assert [agent.memory.totals and agent.memory.totals.contents.count for agent in agents] == [120] * 3
 
 
+def test_totals_lose_the_rows_of_who_is_away_rather_than_keep_what_was_taken_back(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"training": "dec-full-gp", "training_options": "", "prediction": "dec-full-gp"}
+    description, _ = describe(tmp_path, 3, **options)
+
+    def agents_in(agent: Agent) -> tuple[int, ...]:
+        return () if agent.memory.totals is None else agent.memory.totals.contents.agents
+
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and all(agents_in(agent) == (0, 1, 2) for agent in agents))
+        gone(agents[2])
+        until(lambda: together(*agents[:2]))
+        value = float(agents[1].data.shard.values[3])
+        removal(agents[1], where=f"temperature == {value!r}")
+        until(lambda: confirmed(agents[:2], "removal-1", agents[1]))
+        assert [agents_in(agent) for agent in agents[:2]] == [(0, 1), (0, 1)]
+        with living(description, "a2", tmp_path) as back:
+            until(lambda: all(agents_in(agent) == (0, 1, 2) for agent in (*agents[:2], back)))
+            until(lambda: confirmed((*agents[:2], back), "removal-1", agents[1]))
+            assert back.memory.totals is not None
+            assert back.memory.totals.contents.count == 119
+
+
 def test_a_calibration_ends_at_all_members_and_does_not_come_back() -> None:
     knot = Knot("rows", 1.0, 1.0, 10, 0.9, 0.95)
     facts: dict[str, Any] = {

@@ -32,10 +32,10 @@ def test_rows_leave_a_model_folder(model: Path) -> None:
         run("remove", str(model), "--agent", "Ada", "--between", "2021-01-03", "2021-01-04", "--json").stdout
     )
     assert (result["rows"], result["remaining"]) == (4, 26)
-    assert [len(shard) for shard in load_model(model).fleet.shards] == [26, 30]
+    assert list(map(len, load_model(model).fleet.data)) == [26, 30]
     result = run("forget", str(model), "--before", "2021-01-06")
     assert "Ada" in result.stdout
-    assert all(len(shard) < 30 for shard in load_model(model).fleet.shards)
+    assert max(map(len, load_model(model).fleet.data)) < 26
 
 
 def test_what_remove_and_forget_refuse(model: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_receipt_for_people() -> None:
     assert receipt_lines("boat3", {**receipt, "ended": ["moments", "calibration"]}) == [
         "boat3: 3 rows removed, 40 are left. Receipt abc.",
         "Withdrawn from what others hold: 1 group; 5 rows of them wait for others.",
-        "Removed whole, since they may have contained some: 2 groups of forgotten rows, with the 41 rows that they stood "
-        "for.",
+        "Removed whole, since they may have contained some: 2 groups of forgotten rows, with the 41 rows that they "
+        "stood for.",
         "Made again without them: moments, calibration.",
     ]
