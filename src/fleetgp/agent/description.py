@@ -294,6 +294,12 @@ class Description:
         return self.names_of(self.present)
 
     @property
+    def members_graph(self) -> Graph:
+        """The links between the members, numbered in their order."""
+        position = {member: number for number, member in enumerate(self.present)}
+        return Graph(len(position), [(position[a], position[b]) for a, b in self.graph.edges.tolist()])
+
+    @property
     def left(self) -> list[str]:
         """The names of the agents that have left."""
         return [name for name in self.names if name not in self.members]

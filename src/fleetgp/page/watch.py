@@ -29,7 +29,7 @@ def facts_of(description: Description) -> FleetFacts:
     names = description.names
     return FleetFacts(
         name=description.name,
-        names=names,
+        names=tuple(description.members),
         edges=tuple((names[a], names[b]) for a, b in description.graph.edges.tolist()),
         inputs=description.inputs,
         target=description.target,
