@@ -191,7 +191,8 @@ class InMemory(Dataset):
 
     @property
     def constant(self) -> bool:
-        return bool(min(one.values.min() for one in self._rows) == max(one.values.max() for one in self._rows))
+        some = [one.values for one in self._rows if len(one)]
+        return bool(min(values.min() for values in some) == max(values.max() for values in some)) if some else True
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -45,6 +45,8 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"))
     names = _names([x for x, _ in shards], inputs)
     checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
+    if not any(len(one) for one in checked):
+        raise InputError("no agent has data: expected at least one point in the fleet")
     dimension = checked[0].dimension
     for agent, one in enumerate(checked):
         if one.dimension != dimension:
@@ -168,8 +170,6 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(
             f"agent {agent}: X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}"
         )
-    if not len(inputs):
-        raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
     return Observations(inputs, observations).locked()  # posteriors are kept while the data are the same
