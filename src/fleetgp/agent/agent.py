@@ -44,7 +44,7 @@ class Agent:
         own, folder = description.agents[self.id], description.state / name
         own_folder(folder)
         self.data = store_of(description, name, folder, log)
-        if description.private is not None and self.data.rows < FEWEST_ROWS:
+        if description.private is not None and 0 < self.data.rows < FEWEST_ROWS:
             raise InputError(
                 f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {self.data.rows}: '
                 "means and extremes over so few reveal them. Start it when its file has more"
@@ -53,7 +53,7 @@ class Agent:
         self.threads = Threads(log)
         self.activity = Activity() if before is None else before.activity
         self.requests = Requests(log) if before is None else before.requests
-        self.admission = Admission(description, folder / ROSTER, log, lambda data: self.node.links.spread(data), self._renew)
+        self.admission = Admission(description, folder / ROSTER, log, self._spread, self._renew)
         awaited = None if before is None else [id for id in before.company if id in description.present]
         self.node = Node(description, self.id, log, self.threads, rosters=self.admission.put, awaited=awaited)
         self.node.theta = self.memory.log_theta
@@ -90,6 +90,9 @@ class Agent:
     def stop(self) -> None:
         self.loop.stopping.set()
         self.node.stop()
+
+    def _spread(self, roster: bytes) -> None:
+        self.node.links.spread(roster)
 
     def _renew(self, description: Description) -> None:
         """End, for an agent with a newer roster."""

@@ -123,7 +123,8 @@ class ObservationStore:
     def place(self) -> dict[str, list[float]]:
         """Where the rows are: the corners of their box, and their mean. Computed again only where there are others.
 
-        Empty without rows. Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
+        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean. Empty
+        without rows.
         """
         parts = (self._table, self.journal.rows)
         known, place = self._place

@@ -25,8 +25,8 @@ def join(
     name: Annotated[str, option("The agent that joins, or a member that gets more links.")],
     endpoint: Annotated[str | None, option("Where it can be reached, for example tls/10.0.0.6:7447.")] = None,
     neighbours: Annotated[list[str] | None, option("The members that it has links to.")] = None,
-    data: Annotated[str | None, option("Its file, as seen from its own fleet.toml; without one it has no rows.")] = None,
-    out: Annotated[Path | None, option("The folder to copy to its machine. (default: its name, beside the file)")] = None,
+    data: Annotated[str | None, option("Its data file, relative to its own fleet.toml. (default: none)")] = None,
+    out: Annotated[Path | None, option("The folder for its machine. (default: its name, beside the file)")] = None,
     via: VIA = None,
 ) -> Report:
     """Admit an agent to a running fleet. No file of another agent changes.
@@ -37,7 +37,7 @@ def join(
 
     [bold]Example[/bold]
 
-    [cyan]fleetgp join fleet.toml --name boat6 --endpoint tls/10.0.0.6:7447 --neighbours boat2 boat5 --data boat6.csv[/cyan]
+    [cyan]fleetgp join fleet.toml --name boat6 --endpoint tls/10.0.0.6:7447 --neighbours boat2 boat5[/cyan]
     """
     description = _newest(file, via)
     from fleetgp.operator.members import with_member, write_folder
@@ -49,7 +49,9 @@ def join(
     lines = [f"{bold(name)} is a member of the fleet {escape(changed.name)}, by version {changed.roster.version}."]
     facts: dict[str, Any] = {"agent": name, "roster": changed.roster.version, "members": changed.members}
     if folder.exists():
-        lines.append(f"Copy {bold(folder)} to its machine and run `fleetgp agent fleet.toml --name {escape(name)}` there.")
+        lines.append(
+            f"Copy {bold(folder)} to its machine and run `fleetgp agent fleet.toml --name {escape(name)}` there."
+        )
         facts["folder"] = str(folder)
     reached, more = _handed(changed, [via] if via else before)
     return Report({**facts, "reached": reached}, [*lines, *notes, *more])

@@ -330,6 +330,8 @@ def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
 
     Rounded outwards, so that no number is a row's place; within the limits, where the exact ones are.
     """
+    if not one.count:
+        return np.full(4, -np.inf)
     high, low = np.split(outer_corners(one.low, one.high), 2)
     exact = _ends(one.low, one.high, rule, longitude)
     limits = np.array([FARTHEST, WIDEST, HIGHEST, HIGHEST])

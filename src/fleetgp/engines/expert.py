@@ -370,6 +370,8 @@ def reweighed(expert: Expert, theta: Array) -> Expert:
         raise InputError("outliers cannot be weighed down among means over several points: only among single rows")
     kernel, noise = expert.kernel, expert.kernel.noise_model
     plain = expert.data.weighted(np.ones(expert.size))
+    if not expert.size:
+        return expert.reobserved(plain)
     nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)
     trained = noise.trained(plain, kernel.sigmas(theta)) ** 2
     result = expert.reobserved(plain)

@@ -747,6 +747,7 @@ class Fleet:
             self.noise_model,
             self.inputs,
             self._inspections.get(number),
+            own_groups(self.noise, self.agents, self.noise_model)[number],
         )
         self.data, self.calibration = self.data.grown(number, rows), None
 

@@ -28,9 +28,8 @@ REACH, WITHIN = 2.0, 10.0
 
 def newest_of(description: Description, names: Sequence[str]) -> Description:
     """With the newest roster that these agents hold, if it is newer; it is stored then."""
-    held = [answer for answer in _at_all(description, names, lambda client: client.request("roster", WITHIN)).values()]
     best = description
-    for document in held:
+    for document in _at_all(description, names, lambda client: client.request("roster", WITHIN)).values():
         if document is not None and not isinstance(document, NetworkError):
             signed = SignedRoster.decode(json.dumps(document).encode())
             if signed.roster.rank > best.roster.rank:
@@ -95,7 +94,9 @@ def with_member(description: Description, name: str, endpoint: str | None, neigh
         raise InputError(f"{name} needs --neighbours, one at least: choose of {listed(description.members)}")
     for other in neighbours:
         if other not in description.members:
-            raise InputError(f"{other!r} is no member of this fleet: choose neighbours of {listed(description.members)}")
+            raise InputError(
+                f"{other!r} is no member of this fleet: choose neighbours of {listed(description.members)}"
+            )
     place: str = endpoint
     return changed(description, lambda roster: roster.joined(name, place, neighbours))
 
@@ -144,7 +145,9 @@ def write_folder(file: Path, description: Description, name: str, data: str | No
 def read_state(description: Description) -> Path:
     """The folder `state`, relative to a fleet.toml."""
     if not description.state.is_relative_to(description.folder):
-        raise InputError(f"{description.state}: expected `state` within the folder of fleet.toml, to write a copy of it")
+        raise InputError(
+            f"{description.state}: expected `state` within the folder of fleet.toml, to write a copy of it"
+        )
     return description.state.relative_to(description.folder)
 
 

@@ -215,7 +215,9 @@ def _rows_of(groups: Groups, some: BoolArray, count: int) -> BoolArray:
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
     """The lowest and the highest corner of the box of all data, rounded outwards."""
-    corners = np.array([outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) for own in shards])
+    nothing = np.full(2 * shards[0].dimension, -np.inf)
+    ends = [(own.inputs.min(axis=0), own.inputs.max(axis=0)) if len(own) else None for own in shards]
+    corners = np.array([nothing if one is None else outer_corners(*one) for one in ends])
     with network.phase("box"):
         high, low = np.split(_reduction(network, method).maximum(corners), 2)
     return -low, high
