@@ -310,6 +310,10 @@ class Description:
         tables = {agent.name for agent in self._source.file.agent}
         return [name for name in self.members if name in tables]
 
+    def counts(self, name: str) -> bool:
+        """Whether an agent's rows count: as long as it has not left without them."""
+        return self.id_of(name) not in self.without_rows
+
     def with_roster(self, signed: SignedRoster) -> Description:
         """The same fleet with another roster, which was checked; or one error where they do not fit together."""
         return Description(self._source, signed)

@@ -642,7 +642,7 @@ def _summary_of(head: Head, body: bytes, description: Description) -> Summary | 
         groups = Groups.unpacked(part, description.model_dimension)
         if name == head.holder:
             groups = replace(groups, members=_members_of(groups, body[members_at:], head.rows))
-        if name in description.names:  # another one is no agent any more
+        if name in description.names and description.counts(name):  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:
