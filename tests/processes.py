@@ -24,7 +24,8 @@ from fleetgp.operator.launch import fleet_text, free_ports
 class Processes:
     """Agents a0, a1, ... with these shards and links. options: of fleet.toml, as `fleet_text` has them.
 
-    inside: what to put before an agent's command, to run it in a network namespace.
+    model: lines of fleet.toml about the model.  inside: what to put before an agent's command, to run it in a network
+    namespace.
     """
 
     def __init__(
@@ -33,19 +34,22 @@ class Processes:
         shards: Sequence[Shard],
         edges: Sequence[tuple[int, int]],
         *,
+        inputs: Sequence[str] = ("x", "y"),
         endpoints: Sequence[str] | None = None,
+        model: str = "",
         extra: str = "",
         inside: Callable[[int], list[str]] = lambda _: [],
         **options: Any,
     ) -> None:
         self.folder, self.names = folder, [f"a{k}" for k in range(len(shards))]
         self.inside = inside
-        for name, (inputs, observations) in zip(self.names, shards, strict=True):
-            np.savez(folder / f"{name}.npz", x=inputs[:, 0], y=inputs[:, 1], temperature=observations)
+        for name, (places, observations) in zip(self.names, shards, strict=True):
+            np.savez(folder / f"{name}.npz", temperature=observations, **dict(zip(inputs, places.T, strict=True)))
         ends = endpoints or [f"tcp/127.0.0.1:{port}" for port in free_ports(len(shards))]
         files = [f"{name}.npz" for name in self.names]
         self.file = folder / "fleet.toml"
         text = fleet_text("test", self.names, ends, files, edges, **{"kernel": "se", **options})
+        text = text.replace('inputs = ["x", "y"]\n', f"inputs = {json.dumps(list(inputs))}\n{model}")
         self.file.write_text(text.replace("watch = true", "watch = false") + extra, encoding="utf-8")
         self.description = read_description(self.file)
         self.running: dict[str, subprocess.Popen[bytes]] = {}

@@ -56,7 +56,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     axes = parts[0].subplots(1, 2, sharey=True), parts[1].subplots(1, 3, sharey=True)
     panels(axes[0], training, {"off": "distance of\nlog theta from truth", "kB": "sent (kB)"})
     panels(
-        axes[1], prediction, {"off": "error, unseen\nobservations", "kB": "sent (kB)", "coverage": "in 95 %\nintervals"}
+        axes[1], prediction, {"off": "error, unseen\nobservations", "kB": "sent (kB)", "coverage": "in 95%\nintervals"}
     )
     axes[1][2].axvline(0.95, color="0.4", linestyle=":")
     for ax in (axes[0][1], axes[1][1]):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import fleetgp as fg
 
-rcParams["font.size"] = 8
+rcParams.update({"font.size": 8, "axes.titlesize": 8.5})
 BOATS = ("Ada", "Bo", "Cy", "Di", "Edda")
 
 
@@ -68,7 +68,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
         "length-scale along lon, km": fit.named["l_lon"],
         "noise of a thermometer, °C (0.1 in truth)": fit.named["sigma_eps"],
         "error of the map, °C (root mean square)": float(np.sqrt(np.mean(error**2))),
-        "share of the map in its 95 % intervals": float(inside.mean()),
+        "share of the map in its 95% intervals": float(inside.mean()),
         "kB sent by all boats to train": fit.ledger.bytes / 1e3,
         "rows sent to train": fit.ledger.total(kind="observations").scalars,
     }

@@ -71,7 +71,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
     right.barh(INPUTS, matters, color="#0072B2")
     right.set(xlabel="spread of the input / length-scale", title="What matters")
     numbers = {"error of the best hospital alone, mmHg": min(alone), "of the worst, mmHg": max(alone)}
-    return figure, numbers | {"error together, mmHg": together.rmse, "share in 95 % intervals": together.coverage}
+    return figure, numbers | {"error together, mmHg": together.rmse, "share in 95% intervals": together.coverage}
 
 
 if __name__ == "__main__":

@@ -37,11 +37,11 @@ def fleetgp(folder: Path, words: str) -> Any:
     return Popen([sys.executable, "-m", "fleetgp", *words.split()], cwd=folder, stdout=PIPE, stderr=DEVNULL, text=True)
 
 
-def ask(folder: Path, members: int) -> dict[str, Any]:
+def ask(folder: Path, members: int, how: str = "") -> dict[str, Any]:
     """Ask boat0 until so many boats have met, since a process needs a moment to begin: who answered, and the map."""
     began = time.monotonic()
     while time.monotonic() - began < 600.0:
-        told, _ = fleetgp(folder, "ask fleet.toml points.csv --agent boat0 --out map.csv --json").communicate()
+        told, _ = fleetgp(folder, f"ask fleet.toml points.csv --agent boat0 --out map.csv --json {how}").communicate()
         if told and len((found := json.loads(told))["members"]) == members:
             return {**found, "map": pd.read_csv(folder / "map.csv"), "seconds": time.monotonic() - began}
     raise TimeoutError(f"{members} boats have not met within ten minutes")
@@ -55,21 +55,21 @@ def main(quick: bool = False, port: int = 47310) -> tuple[Figure, dict[str, floa
         try:
             answers = [ask(folder, len(boats))]
             running[LOST].kill()
-            answers.append(ask(folder, len(boats) - 1))
+            answers += [ask(folder, len(boats) - 1, how) for how in ("", "--method dec-nn-rbcm")]
             running["again"] = fleetgp(folder, f"agent fleet.toml --name {LOST} --log {LOST}.log")
             answers.append(ask(folder, len(boats)))
         finally:
             for process in running.values():
                 process.terminate()
                 process.communicate()
-
+    titles = ("All boats", f"Without {LOST}", f"Without {LOST}, by dec-nn-rbcm", f"{LOST} is back")
     axes = (figure := Figure(figsize=(9.0, 2.9), layout="constrained")).subplots(1, 3)
-    for ax, told in zip(axes, answers, strict=True):
+    for ax, title, told in zip(axes, titles, answers, strict=False):
         std = told["map"]["std"].to_numpy().reshape(len(line), -1)
         image = ax.pcolormesh(line, line, std, vmin=0.0, vmax=0.7, cmap="magma")
-        ax.set(title=f"Missing: {', '.join(told['missing']) or 'nobody'}", xlabel="x (km)", ylabel="y (km)")
+        ax.set(title=title, xlabel="x (km)", ylabel="y (km)")
     figure.colorbar(image, ax=axes, label="standard deviation (°C)", shrink=0.9)
-    names = ("mean deviation of the map with all, °C", f"without {LOST}, °C", "when it is back, °C")
+    names = (f"mean standard deviation of the map, {title[0].lower()}{title[1:]}, °C" for title in titles)
     numbers = {name: float(told["map"]["std"].mean()) for name, told in zip(names, answers, strict=True)}
     return figure, numbers | {"seconds from the loss to an answer": answers[1]["seconds"]}
 

@@ -71,7 +71,7 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
         zip(("noise of the coast's gauges, mm", "of the mountains', mm"), fit.theta[-2:].tolist(), strict=True)
     )
     numbers["readings or places sent"] = float(len(sent & {"observations", "inputs", "moments"}))
-    return figure, numbers | {"share of the map in its 95 % intervals": fg.score(out, truth, observed=False).coverage}
+    return figure, numbers | {"share of the map in its 95% intervals": fg.score(out, truth, observed=False).coverage}
 
 
 if __name__ == "__main__":

@@ -61,11 +61,11 @@ def main(quick: bool = False) -> tuple[Figure, dict[str, float]]:
 
     figure, found = Figure(figsize=(9.0, 2.6), layout="constrained"), np.array(errors)
     *maps, last = figure.subplots(1, 3, width_ratios=[1.25, 1.25, 0.9])
-    for ax, name, out, way in zip(maps, ("Lawn mower", "Its own way"), answers, ways, strict=True):
+    for ax, name, out, way in zip(maps, ("Lawn mower, 18 km", "Its own way, 18 km"), answers, ways, strict=True):
         image = ax.pcolormesh(x, y, out.std.reshape(len(y), -1), cmap="magma", vmin=0.0, vmax=1.0, rasterized=True)
         ax.plot(*np.concatenate([own for own, _ in mower.shards[:VEHICLE]]).T, ".", color="white", markersize=2)
         ax.plot(*way.T, color="#56B4E9", linewidth=1.5)
-        ax.set(title=f"{name}, {len(way) * STEP:.0f} km", xlabel="x (km)", ylabel="y (km)", aspect="equal")
+        ax.set(title=name, xlabel="x (km)", ylabel="y (km)", aspect="equal", xlim=(0, 5), ylim=(0, 4))
     figure.colorbar(image, ax=maps, label="standard deviation (°C)", shrink=0.9)
     last.plot([0, 1], found.T, "o-", color="0.6", markersize=3, linewidth=0.8)
     last.plot([0, 1], found.mean(axis=0), "D-", color="#D55E00")

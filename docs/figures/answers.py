@@ -40,7 +40,7 @@ def asking() -> Figure:
     for observed, shade, label in ((True, "#c9dff0", "a new observation"), (False, "#7db5db", "the field")):
         each.fill_between(line["lon"], *out.interval(0.95, observed=observed), color=shade, lw=0, label=label)
     each.plot(line["lon"], out.mean, color=SECOND, lw=1.4)
-    each.set(title="each point: 95 % intervals", xlabel="lon", ylabel="sst")
+    each.set(title="each point: 95% intervals", xlabel="lon", ylabel="sst")
     each.legend(loc="lower center", frameon=False)
     together.plot(line["lon"], draws[:12].T, color=FIRST, lw=0.7, alpha=0.6)
     together.plot(line["lon"], out.mean, color=SECOND, lw=1.4)

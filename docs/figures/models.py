@@ -207,12 +207,12 @@ def means(size: Size) -> Drawn:
 def _sections(
     figure: FigureBase, x: Array, truth: Array, answers: dict[str, Prediction], row: slice, end: float
 ) -> None:
-    """Along a row of the map: the truth, the mean and its 95 % interval."""
+    """Along a row of the map: the truth, the mean and its 95% interval."""
     axes = figure.subplots(1, len(answers), sharex=True, sharey=True)
     for ax, (name, answer) in zip(axes, answers.items(), strict=True):
         centre, reach = answer.mean[row], 1.96 * np.sqrt(answer.variance[row])
         ax.axvspan(0.0, end, color="0.93", linewidth=0)
-        ax.fill_between(x, centre - reach, centre + reach, color=SECOND, alpha=0.25, linewidth=0, label="95 %")
+        ax.fill_between(x, centre - reach, centre + reach, color=SECOND, alpha=0.25, linewidth=0, label="95%")
         ax.plot(x, truth, color=TRUTH, linewidth=1.0, linestyle="--", label="truth")
         ax.plot(x, centre, color=SECOND, linewidth=1.4, label="mean")
         ax.set(title=f'mean="{name}"', xlabel="$x_1$, where $x_2$ = 1", xlim=(0.0, 2 * end))
@@ -359,7 +359,7 @@ def calibration(size: Size) -> Drawn:
 def _reliability(
     ax: Axes, title: str, answers: dict[str, Prediction], truth: Array, where: BoolArray
 ) -> dict[str, float]:
-    """The share that is covered, against the nominal one; what it is for 95 %."""
+    """The share that is covered, against the nominal one; what it is for 95%."""
     levels = np.linspace(0.05, 0.99, 48)
     facts: dict[str, float] = {"places": int(where.sum())}
     for (name, answer), (colour, line) in zip(answers.items(), ((FIRST, "--"), (SECOND, "-")), strict=True):

@@ -95,7 +95,7 @@ def anywhere(count: int, seed: int) -> Array:
 
 
 def scores(answer: Prediction, truth: Array, where: BoolArray | None = None) -> dict[str, float]:
-    """RMSE of the mean, and the share of f inside of 95 % intervals, on all of a map or a part of it."""
+    """RMSE of the mean, and the share of f inside of 95% intervals, on all of a map or a part of it."""
     part = np.ones(len(truth), dtype=bool) if where is None else where
     return {
         "rmse": rounded(rmse(answer.mean[part], truth[part])),

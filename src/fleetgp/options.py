@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict, get_args
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName
+from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName
 from fleetgp.data.transforms import CoordinatesName
 from fleetgp.declarations import (
     FLAG,
@@ -292,10 +292,11 @@ class PredictionOptions:
         "dec-nearest: how many observations of the whole fleet answer a query, the nearest ones.",
     )
     min_rows: int = declared(
-        5,
+        FEWEST_ROWS,
         whole(least=1),
         "dec-summary: how many rows a group that is sent describes at least.",
-        detail="An agent with fewer rows sends nothing about them.",
+        detail="An agent with fewer rows sends nothing about them. Rows in a group that was sent stay together, with "
+        "any later min_rows and budget: to compare options, make a fleet for each.",
     )
     budget: float = declared(
         100_000.0,

@@ -12,7 +12,7 @@ import pytest
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
-from fleetgp.agent.summaries import Change, Entry, Own, Summary, SummaryFile, SummarySync, keys_of, load_summary
+from fleetgp.agent.summaries import Change, Entry, Own, Summary, SummaryFile, SummarySync, load_summary
 from fleetgp.errors import NonsenseError
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import Frame, encode
@@ -392,13 +392,13 @@ def test_rows_are_found_where_others_came_before_them_and_a_row_that_has_gone_ta
     rng = np.random.default_rng(0)
     data = Observations(rng.normal(size=(9, 2)), rng.normal(size=9))
     twice = Observations.joined([data, data.rows(slice(0, 1))])
-    own = Own(0, (1.0,), 10, twice.version, keys_of(twice))
     members = [np.array([0, 3, 6]), np.array([1, 4, 9]), np.array([2, 5, 8])]
-    assert own.found(members, twice) == members
+    own = Own.of(0, (1.0,), twice, members)
+    assert own.found(twice) == members
     new = Observations(rng.normal(size=(2, 2)), rng.normal(size=2))
-    moved = own.found(members, Observations.joined([new, twice]))
+    moved = own.found(Observations.joined([new, twice]))
     assert [rows.tolist() for rows in moved] == [[2, 5, 8], [3, 6, 11], [4, 7, 10]]
-    left = own.found(members, twice.rows([0, 1, 2, 3, 5, 6, 7, 8, 9]))
+    left = own.found(twice.rows([0, 1, 2, 3, 5, 6, 7, 8, 9]))
     assert [rows.tolist() for rows in left] == [[0, 3, 5], [2, 4, 7]]
 
 

@@ -102,4 +102,4 @@ def test_what_else_a_fleet_can_do() -> None:
     assert whole.sample(QUERIES, 2).shape == (2, 3)
     assert np.isfinite(whole.gradient(QUERIES).gradient).all()
     assert whole.cross_validate(folds=3).scores.rows_of[0] is None
-    assert whole.map((4, 4))["mean"].notnull().all()
+    assert whole.map((4, 4))["y"].notnull().all()

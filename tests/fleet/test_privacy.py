@@ -10,8 +10,9 @@ import pytest
 from scipy.stats import norm
 
 import fleetgp as fg
+from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.errors import InputError
-from fleetgp.fleet.privacy import FEWEST_ROWS, ROWS
+from fleetgp.fleet.privacy import ROWS
 from fleetgp.network import Network
 from fleetgp.prediction import prediction_method
 from fleetgp.training import training_method

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -13,10 +14,11 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.agent.description import PREDICTORS, TRAINERS
+from fleetgp.data.partition import Shard
 from fleetgp.data.transforms import View
 from fleetgp.errors import NetworkError
 from fleetgp.graph import Graph, Tree
-from fleetgp.prediction import prediction_method
+from fleetgp.prediction import Prediction, prediction_method
 from tests.chaos import Trial
 from tests.conftest import paper_shards
 from tests.hosts import unavailable
@@ -37,6 +39,7 @@ SMALL: dict[str, Any] = {
 }
 QUERIES = [[0.3, 0.4], [1.2, 1.7], [0.9, 0.1]]
 CYCLE = [(k, (k + 1) % 5) for k in range(5)]
+Shards = list[Shard]
 
 
 @cache
@@ -165,6 +168,72 @@ def test_the_map_stays_whole_when_processes_go_and_come_back(tmp_path: Path) -> 
         view(4)
         answer = check("a4", [4])
         assert (answer["rounds"], answer["bytes_sent"]) == (0, 0)
+
+
+def on_the_sphere(rng: np.random.Generator) -> Shards:
+    """Three agents around 180 degrees."""
+    places = [rng.uniform([start, 55.0], [start + 4.0, 70.0], (40, 2)) for start in (174.0, 178.0, 182.0)]
+    return [(x, np.sin(0.2 * x.sum(axis=1)) + 0.1 * rng.standard_normal(len(x))) for x in places]
+
+
+def with_four_inputs(rng: np.random.Generator) -> Shards:
+    places = [rng.uniform([start, 0.0, 0.0, 0.0], [start + 1.0, 2.0, 2.0, 2.0], (40, 4)) for start in (0.0, 0.8, 1.6)]
+    return [(x, np.sin(x.sum(axis=1)) + 0.1 * rng.standard_normal(len(x))) for x in places]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "inputs", "coordinates", "start"),
+    [
+        (on_the_sphere, ["lon", "lat"], "sphere", [500.0, 1.0, 0.2]),
+        (with_four_inputs, ["a", "b", "c", "d"], "as-given", [1.0, 1.0, 1.0, 1.0, 1.0, 0.2]),
+    ],
+    ids=["sphere", "four inputs"],
+)
+def test_groups_of_any_dimension_travel_between_processes(
+    drawn: Callable[[np.random.Generator], Shards],
+    inputs: list[str],
+    coordinates: Any,
+    start: list[float],
+    tmp_path: Path,
+) -> None:
+    """On the sphere groups have one coordinate more than places; beyond three inputs a single number of scatter."""
+    rng, path = np.random.default_rng(0), [(0, 1), (1, 2)]
+    shards = drawn(rng)
+    queries = np.concatenate([x[:2] + rng.normal(0.0, 0.1, (2, x.shape[1])) for x, _ in shards])
+    kernel = "iso-matern32(lon, lat)" if coordinates == "sphere" else "matern32"
+    simulated = fg.Fleet(shards, Graph(3, path), inputs=inputs, coordinates=coordinates, kernel=kernel, normalize=True)
+    fit = simulated.train("dec-fact-gp", theta0=start, tol=1e-3)
+    model = Simulated(simulated.kernel, fit.thetas[0].tolist(), View(fit.scaling, fit.coordinates))
+    options = {
+        **SMALL,
+        "training_options": f"theta0 = {start}\ntol = 1e-3\n",
+        "prediction": "dec-summary",
+        "kernel": kernel,
+        "model": f'coordinates = "{coordinates}"\n',
+    }
+    with Processes(tmp_path, shards, path, inputs=inputs, **options) as fleet:
+
+        def check(expected: Prediction, *asked: str) -> None:
+            for name in asked:
+                assert_same(fleet.request(name, "ask", 60.0, queries=queries.tolist(), seconds=60.0), expected)
+
+        fleet.start()
+        fleet.wait_trained(fleet.names, 120.0)
+        np.testing.assert_allclose(fleet.thetas(fleet.names), fit.thetas, rtol=1e-9)
+        groups = model.groups(shards)
+        assert all(len(own) > 1 for own in groups)
+        assert groups[0].scatters.shape[1:] == ((3, 3) if coordinates == "sphere" else (1, 1))
+        check(simulated.predict(queries), *fleet.names)
+        rows = near(shards[1], 8, seed=1)
+        fleet.request("a1", "observe", rows=rows, request="r")
+        more = np.array(rows)
+        shards[1] = np.concatenate([shards[1][0], more[:, :-1]]), np.concatenate([shards[1][1], more[:, -1]])
+        groups = model.groups(shards, groups)
+        check(model.predict(queries, shards, groups, range(3)), "a0")
+        fleet.kill("a2")
+        fleet.start("a2")  # with what it had written
+        fleet.wait_together(fleet.names, 120.0)
+        check(model.predict(queries, shards, groups, range(3)), "a2")
 
 
 @pytest.mark.long

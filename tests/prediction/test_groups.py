@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import committee, groups
 from fleetgp.prediction.groups import Groups, agree_on_groups, nearness, regrouped, roundest, split, summarize
+from fleetgp.storage.folder import load_model, save_model
+from fleetgp.storage.model import Model
 from tests.conftest import paper_shards
 
 THETA = (0.5, 0.4, 1.3, 0.2)
@@ -330,31 +334,72 @@ def test_a_map_has_no_seam() -> None:
     assert jump(outs[0].std) < 6.0 * jump(outs[1].std)
 
 
-@pytest.mark.parametrize("private", [None, "rows"])
+#: What a fleet may do between questions; see below.
+EVENTS = ("observe", "theta", "min_rows", "budget", "calibrate", "save", "condition", "before")
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_a_fleet_does_no_two_groups_that_were_sent_differ_by_few_rows(
-    private: Any, monkeypatch: pytest.MonkeyPatch
+    seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Else their difference describes these rows: calibrations, other thetas, new rows, and fresh posteriors."""
+    """Else their difference describes these rows. No group is ever split either: groups are joined, or stay."""
     sent: list[set[frozenset[int]]] = [set() for _ in range(4)]
     real = agree_on_groups
 
     def watched(*arguments: Any) -> tuple[Groups, ...]:
         result = real(*arguments)
         for known, one in zip(sent, result, strict=True):
-            known |= {frozenset(some.tolist()) for some in one.members}
+            new = {frozenset(some.tolist()) for some in one.members}
+            assert all(len(rows) >= arguments[4].min_rows for rows in new)
+            assert not any(rows < earlier for rows in new - known for earlier in known), "a group is split"
+            known |= new
         return result
 
     monkeypatch.setattr(committee, "agree_on_groups", watched)
-    fleet = fg.Fleet(paper_shards(240, 4), "path", theta=THETA, kernel="matern32", normalize=False, private=private)
+    rng, private = np.random.default_rng(seed), ("rows" if seed % 2 else None)
+    how: dict[str, Any] = {"theta": THETA, "kernel": "matern32", "normalize": False, "private": private}
+    fleet = fg.Fleet(paper_shards(200, 4), "path", inputs=["a", "b"], **how)
+    options: dict[str, Any] = {}
     fleet.predict([[1.0, 1.0]])
-    fleet.calibrate(holdout="both")
-    for turn, theta in enumerate(([0.55, 0.38, 1.3, 0.2], [0.3, 0.9, 1.1, 0.2])):
-        fleet.observe(turn, *rows(13, seed=turn).as_given)
-        fleet.theta = np.array(theta)
-        fleet.predict([[1.0, 1.0]])
-        fleet.observe(turn, *rows(2, seed=turn + 5).as_given)
-        fleet.condition().predict([[1.0, 1.0]])
-        fleet.calibrate(holdout="rows", max_rows=60)
+    earlier = fleet.condition()
+    for turn, event in enumerate([*rng.permutation(EVENTS), *rng.choice(EVENTS, 8)]):
+        fleet.observe(int(rng.integers(4)), *rows(int(rng.integers(1, 9)), seed=turn).as_given)
+        asked: Any = fleet
+        match event:
+            case "observe":
+                fleet.observe(int(rng.integers(4)), *rows(30, seed=100 + turn).as_given)
+            case "theta":
+                fleet.theta = np.array([*rng.uniform(0.2, 1.0, 2), 1.3, 0.2])
+            case "min_rows":
+                options["min_rows"] = int(rng.choice([5, 6, 7, 9]))
+            case "budget":
+                options["budget"] = float(rng.choice([2000.0, 2500.0, 1e5]))
+            case "calibrate":
+                with suppress(fg.InputError):  # of a few large groups hardly any are hidden
+                    fleet.calibrate(holdout="rows", max_rows=40, **options)
+            case "save":
+                fleet = load_model(save_model(Model(fleet, list("abcd"), target="y"), tmp_path / str(turn))).fleet
+                asked = fleet
+            case "condition":
+                asked = earlier = fleet.condition()
+            case "before":
+                asked = earlier
+        asked.predict([[1.0, 1.0]], **options)
     for known in sent:
         assert known
         assert min(len(one ^ other) for one in known for other in known if one != other) >= 5
+
+
+def test_an_agent_whose_groups_are_too_small_for_the_option_sends_none_and_has_them_later() -> None:
+    fleet = fg.Fleet(paper_shards(60, 3), theta=THETA, kernel="matern32", normalize=False)
+    first, before = fleet.predict([[1.0, 1.0]]), _as_sets(fleet)
+    assert sorted(map(len, before.values())) == [3, 3, 3]
+    fleet.predict([[1.0, 1.0]], min_rows=21)
+    assert _as_sets(fleet) == before
+    assert fleet.condition().predict([[1.0, 1.0]]).mean == first.mean
+    fleet.predict([[1.0, 1.0]], min_rows=20)
+    assert _as_sets(fleet) == {agent: {frozenset(range(20))} for agent in range(3)}
+
+
+def _as_sets(fleet: fg.Fleet) -> dict[int, set[frozenset[int]]]:
+    return {agent: {frozenset(some.tolist()) for some in sent} for agent, sent in fleet.sent_groups.items()}

@@ -174,7 +174,7 @@ def flip(path: Path) -> None:
         (lambda f: (f / "model.json").write_text("[]", encoding="utf-8"), "does not describe"),
         (
             lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 99}', encoding="utf-8"),
-            "a format up to 4.*pip install --upgrade fleetgp",
+            "a format up to 5.*pip install --upgrade fleetgp",
         ),
         (
             lambda f: (f / "model.json").write_text('{"format": "fleetgp-model", "version": 1}', encoding="utf-8"),

@@ -94,8 +94,8 @@ def test_answers_are_the_same_bits(kind: str, tmp_path: Path) -> None:
         assert old.ledger.as_dict() == new.ledger.as_dict(), method
     assert again.theta == model.theta
     assert repr(again) == repr(model)
-    second = save_model(again, tmp_path / "again")
-    first, other = (json.loads((one / "model.json").read_text(encoding="utf-8")) for one in (folder, second))
+    asked = [save_model(one, tmp_path / name) for name, one in (("model", model), ("again", again))]
+    first, other = (json.loads((one / "model.json").read_text(encoding="utf-8")) for one in asked)
     first.pop("written_at")
     other.pop("written_at")
     if first.get("calibration"):  # what was sent to find it is not kept

@@ -290,7 +290,8 @@ class Subject:
 
     def conditioned(self, shards: Dataset | None = None) -> ConditionedFleet:
         """The fleet at its theta, in this process, without anything kept from before, and not calibrated."""
-        return ConditionedFleet(self.snapshot if shards is None else replace(self.snapshot, shards=shards, sent={}))
+        chosen = self.snapshot.shards if shards is None else shards
+        return ConditionedFleet(replace(self.snapshot, shards=chosen, sent={}))
 
     def alone(self) -> ConditionedFleet:
         """One agent with the rows of all."""

@@ -18,9 +18,9 @@ from fleetgp.agent.observations import Recorder, store_of, watch_file
 from fleetgp.agent.requests import PendingQuestion, Reply, Requests, TrainRequest
 from fleetgp.agent.threads import Threads
 from fleetgp.agent.view_loop import ViewLoop
+from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.errors import FleetGPError, InputError
 from fleetgp.files import own_folder
-from fleetgp.fleet.privacy import FEWEST_ROWS
 
 #: Seconds between two looks at the deadlines of questions.
 DEADLINES = 0.5

@@ -17,7 +17,7 @@ from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.requests import Reply
 from fleetgp.agent.threads import Inbox
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import outer_corners
+from fleetgp.consensus.agreements import FEWEST_ROWS, outer_corners
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
@@ -155,6 +155,11 @@ class ObservationStore:
         with self._writing:
             # What was taken once is not judged again: the file may have changed since.
             values = self._without_gaps(values, judged=not self.journal.knows(name))
+            if self._too_few(self.rows + len(values)):
+                raise InputError(
+                    f'private = "rows" needs at least {FEWEST_ROWS} rows of an agent that has any, got {len(values)}: '
+                    "observe more at once"
+                )
             return Appended(len(values), not self.journal.append(values, name))
 
     def _without_gaps(self, values: Array, *, judged: bool) -> Array:
@@ -181,9 +186,15 @@ class ObservationStore:
             return 0
         if stamp is None:
             raise InputError(f"{self.file}: the file is gone; its rows are still used")
-        before = len(self._table)
-        self._table = self._read()
-        return len(self._table) - before
+        before, table = len(self._table), self._read()
+        if self._too_few(len(table) + len(self.journal.rows)):  # until there are more
+            return 0
+        self._table = table
+        return len(table) - before
+
+    def _too_few(self, rows: int) -> bool:
+        """Whether so many rows would not stay private."""
+        return self.private and 0 < rows < FEWEST_ROWS
 
     def _read(self) -> Array:
         stamp = self._stamped()

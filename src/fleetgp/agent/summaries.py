@@ -47,6 +47,7 @@ from fleetgp.prediction.groups import (
     size_that_fits,
     summarize,
     width,
+    with_earlier,
 )
 
 #: The rule of the methods that use it.
@@ -87,6 +88,7 @@ class Own:
     """What an agent's own groups are made of: so many rows, and the theta of the model when it began.
 
     version: of these rows.  keys: (rows,) a hash of each, to find it again where rows have come before it.
+    members: the rows of every group that it has sent, first those of its groups now; fewer if it does not know them.
     """
 
     agent: int
@@ -94,16 +96,21 @@ class Own:
     rows: int
     version: int
     keys: NDArray[np.uint64] = field(compare=False)
+    members: tuple[IntArray, ...] = field(compare=False)
 
-    def found(self, members: Sequence[IntArray], shard: Observations) -> list[IntArray]:
+    @classmethod
+    def of(cls, agent: int, theta: Sequence[float], shard: Observations, members: Sequence[IntArray]) -> Own:
+        return cls(agent, tuple(theta), len(shard), shard.version, keys_of(shard), tuple(members))
+
+    def found(self, shard: Observations) -> list[IntArray]:
         """The groups whose rows are all in these data, as the rows there."""
         if self.rows <= len(shard) and shard.rows(slice(self.rows)).version == self.version:
-            return list(members)
+            return list(self.members)
         places: dict[int, list[int]] = {}
         for row, key in reversed(list(enumerate(keys_of(shard).tolist()))):
             places.setdefault(key, []).append(row)
         where = [places[key].pop() if places.get(key) else -1 for key in self.keys.tolist()]
-        moved = [np.array(where, dtype=np.int64)[rows] for rows in members]
+        moved = [np.array(where, dtype=np.int64)[rows] for rows in self.members]
         return [rows for rows in moved if (rows >= 0).all()]
 
 
@@ -137,10 +144,7 @@ class Summary:
 
     def members(self, shard: Observations) -> list[IntArray]:
         """The rows of each of the groups that this agent has sent, as far as they are among these."""
-        groups = self.entries[self.own.agent].groups if self.own and self.own.agent in self.entries else None
-        if self.own is None or groups is None or len(groups.members) != len(groups):
-            return []
-        return self.own.found(groups.members, shard)
+        return [] if self.own is None else self.own.found(shard)
 
     @cached_property
     def versions(self) -> dict[int, Version]:
@@ -273,17 +277,22 @@ class SummarySync:
         data, h = self._modelled(model, shard, summary.own)
         places = data.shards[0].inputs / data.kernel.scales(h, self._description.model_dimension)[0]
         away = sum(len(one.groups) for agent, one in summary.entries.items() if agent not in agenda.members)
-        return size_that_fits(network, [places], self._options, [self._own_groups(summary).members], away)
+        return size_that_fits(network, [places], self._options, [self._sent(summary, shard)], away)
 
     # ---- this agent's own groups -------------------------------------------------------------------------------------
 
     def _own_groups(self, summary: Summary) -> Groups:
         return summary.entries[self._id].groups if self._id in summary.entries else self._nothing
 
+    def _sent(self, summary: Summary, shard: Observations) -> list[IntArray]:
+        """The rows of the groups that this agent has sent, of this model or of an earlier one."""
+        held = self._file.current
+        return (held if summary.own is None and held is not None else summary).members(shard)
+
     def _regroup(self, model: Trained, shard: Observations, summary: Summary, size: int) -> Groups:
         """This agent's groups of its rows now, with as few changes as can be."""
         own, old = summary.own, self._own_groups(summary)
-        if own is not None and (own.version, summary.size) == (shard.version, size) and len(old.members) == len(old):
+        if own is not None and (own.version, summary.size) == (shard.version, size) and _known(old):
             return old
         key = shard.version, size, summary.basis, own, summary.versions.get(self._id)
         if self._regrouped[0] != key:
@@ -297,13 +306,11 @@ class SummarySync:
         """Groups of these data, of which some are in old groups, and stay there."""
         rows, least = data.shards[0], self._options.min_rows
         places, counted = rows.inputs / data.kernel.scales(h, rows.dimension)[0], int(old.counts.sum())
-        members: Sequence[IntArray] = ()
-        held = self._file.current
-        if own is not None and len(old.members) == len(old):
-            members = own.found(old.members, shard)
-        elif own is None and held is not None and held.own is not None:  # they were sent of another model
-            members = held.members(shard)
-        elif 0 < counted <= len(shard):  # the agent has lost its file: its first rows are in the groups
+        held = self._file.current  # it may be of another model or other options
+        known = held.own if own is None and held is not None else own
+        members: Sequence[IntArray] = () if known is None else known.found(shard)
+        lost = known is None or (known is own and len(known.members) < len(old))
+        if lost and 0 < counted <= len(shard):  # the agent has lost its file: its first rows are in the groups
             first = summarize(rows, regrouped(places[:counted], size, least, ()), data.kernel, h)
             if not _alike(first, old):  # nobody knows which: the groups stay as they are
                 new = [counted + some for some in regrouped(places[counted:], least, least, ())]
@@ -322,8 +329,9 @@ class SummarySync:
         entries = dict(summary.entries)
         if self._id in entries:
             entries[self._id] = replace(entries[self._id], groups=groups)
-        theta = tuple(model.theta) if summary.own is None else summary.own.theta
-        return replace(summary, entries=entries, own=Own(self._id, theta, len(shard), shard.version, keys_of(shard)))
+        theta = model.theta if summary.own is None else summary.own.theta
+        members = with_earlier(groups.members, self._sent(summary, shard)) if _known(groups) else ()
+        return replace(summary, entries=entries, own=Own.of(self._id, theta, shard, members))
 
     def _hold(self, summary: Summary) -> None:
         """Keep it, and remember the groups that it replaces."""
@@ -521,6 +529,11 @@ def _hash(groups: Groups) -> int:
     return short_hash(groups.packed.tolist())
 
 
+def _known(groups: Groups) -> bool:
+    """Whether the rows of each are known."""
+    return len(groups.members) == len(groups)
+
+
 def _same(one: Groups, other: Groups) -> bool:
     return one.packed.tobytes() == other.packed.tobytes()
 
@@ -547,7 +560,8 @@ LARGEST_FILE = 2**26
 class Head(Strict):
     """The first line of the file. agents, made, counts: of each agent, the last how many groups it has.
 
-    holder, theta, rows, data: of the agent that holds it, see `Own`.
+    holder, theta, rows, data: of the agent that holds it, see `Own`.  sent: how many rows each of `Own.members` has;
+    without it they are those of the groups now.
     """
 
     version: Count
@@ -561,6 +575,7 @@ class Head(Strict):
     theta: Annotated[tuple[Annotated[float, Field(gt=0.0)], ...], FailFast()] = ()
     rows: Count = 0
     data: Count = 0
+    sent: Annotated[tuple[Count, ...], FailFast()] = ()
 
 
 HEAD_CODEC = Codec(Head, 2**20)
@@ -582,6 +597,10 @@ class SummaryFile:
         self.current, self._saved = summary, False
         self._changed()
 
+    def hold_own(self, own: Own) -> None:
+        """Keep which rows are in groups that this agent has sent; the groups of others stay."""
+        self.hold(replace(self.current or Summary(0, 1, {}), own=own))
+
     def save(self) -> None:
         if self.current is not None and not self._saved:
             save_summary(self.current, self._path, self._description)
@@ -590,7 +609,6 @@ class SummaryFile:
 
 def save_summary(summary: Summary, path: Path, description: Description) -> None:
     entries, names, own = sorted(summary.entries.items()), description.names, summary.own
-    mine = None if own is None else summary.entries.get(own.agent)
     head = Head(
         version=VERSION,
         model=description.model,
@@ -603,10 +621,11 @@ def save_summary(summary: Summary, path: Path, description: Description) -> None
         theta=() if own is None else own.theta,
         rows=0 if own is None else own.rows,
         data=0 if own is None else own.version,
+        sent=() if own is None else tuple(map(len, own.members)),
     )
     body = b"".join(entry.groups.packed.astype("<f8").tobytes() for _, entry in entries)
     body += b"" if own is None else own.keys.astype("<u8").tobytes()
-    body += b"".join(rows.astype("<u4").tobytes() for rows in ([] if mine is None else mine.groups.members))
+    body += b"".join(rows.astype("<u4").tobytes() for rows in ([] if own is None else own.members))
     line = HEAD_CODEC.encode(head)
     write_private(path, line + b"\n" + hashlib.sha256(line + body).digest() + body)
 
@@ -637,26 +656,28 @@ def _summary_of(head: Head, body: bytes, description: Description) -> Summary | 
     rows = np.frombuffer(body[:keys_at], dtype="<f8").astype(float).reshape(-1, columns)
     if not are_sound(rows, columns, 1):
         return None
-    entries = {}
+    entries, members = {}, _members_of(head.sent, body[members_at:], head.rows)
     for name, made, part in zip(head.agents, head.made, np.split(rows, np.cumsum(head.counts)[:-1]), strict=True):
         groups = Groups.unpacked(part, description.model_dimension)
         if name == head.holder:
-            groups = replace(groups, members=_members_of(groups, body[members_at:], head.rows))
+            sizes = groups.counts.astype(np.int64).tolist()
+            members = members or _members_of(sizes, body[members_at:], head.rows)
+            if sizes == [len(one) for one in members[: len(groups)]]:
+                groups = replace(groups, members=members[: len(groups)])
         if name in description.names and description.counts(name):  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:
         keys = np.frombuffer(body[keys_at:members_at], dtype="<u8").astype(np.uint64)
-        own = Own(description.names.index(head.holder), head.theta, head.rows, head.data, keys)
+        own = Own(description.names.index(head.holder), head.theta, head.rows, head.data, keys, members)
     return Summary(head.basis, head.size, entries, own)
 
 
-def _members_of(groups: Groups, body: bytes, rows: int) -> tuple[IntArray, ...]:
-    """The rows of each group; none if they are not known."""
-    counts = groups.counts.astype(np.int64)
-    if len(body) != 4 * counts.sum():
+def _members_of(sizes: Sequence[int], body: bytes, rows: int) -> tuple[IntArray, ...]:
+    """The rows of each group; none if they are not known. sizes: how many each has."""
+    if len(body) != 4 * sum(sizes) or 0 in sizes:
         return ()
     members = np.frombuffer(body, dtype="<u4").astype(np.int64)
     if members.size and (members.max() >= rows or len(set(members.tolist())) < len(members)):
         return ()
-    return tuple(np.split(members, np.cumsum(counts)[:-1]))
+    return tuple(np.split(members, np.cumsum(sizes)[:-1])) if sizes else ()

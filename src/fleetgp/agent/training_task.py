@@ -9,6 +9,7 @@ import numpy as np
 from fleetgp.agent.agenda import NOTHING, Agenda, Calibrated, Change, Tasks, Trained, with_names
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.requests import TrainRequest
+from fleetgp.agent.summaries import Own
 from fleetgp.agent.totals import Totals, parts_of_members
 from fleetgp.arrays import Array
 from fleetgp.consensus import Interlude, Status
@@ -20,6 +21,7 @@ from fleetgp.kernels.stationary import PURE
 from fleetgp.model.observations import Observations
 from fleetgp.prediction import Holding, prediction_method
 from fleetgp.prediction.calibrate import Fleetwide, calibrate
+from fleetgp.prediction.conditioned import SentGroups
 from fleetgp.training import Fit, train, training_method
 from fleetgp.training.problem import SPANS
 from fleetgp.training.reporting import about_coordinates, about_divergence, about_flat, about_mean, about_offset
@@ -35,7 +37,7 @@ class TrainingTask:
     """
 
     def __init__(self, state: AgentState) -> None:
-        self._description, self._memory = state.description, state.memory
+        self._id, self._description, self._memory = state.id, state.description, state.memory
         self._activity, self._log = state.activity, state.log
         self.used_rows = state.data.rows
 
@@ -120,13 +122,13 @@ class TrainingTask:
             return
         self._activity.phase = "calibrating"
         with tasks.next() as network:
+            (own,), held = network.hosted, self._memory.summary
+            sent: SentGroups = {} if held is None else {own: tuple(held.members(shard))}
             try:
                 theta = np.exp(total(network, np.log(fit.thetas)) / network.agents)
                 kernel = self._description.kernel_of(fit.kernel)
                 theta = theta / np.exp(fit.coordinates.shift(kernel.units(self._description.dimension)))
-                options, held = self._description.prediction_options(), self._memory.summary
-                key = network.hosted[0], options.min_rows, options.budget
-                sent = {} if held is None else {key: tuple(held.members(shard))}
+                options = self._description.prediction_options()
                 fleet = Fleetwide(InMemory([shard]).moved(fit.coordinates), kernel, theta, fit.scaling, sent)
                 private = self._description.private is not None
                 holding = Holding(hold, seed=self._description.seed, apart=private)
@@ -140,6 +142,9 @@ class TrainingTask:
                 why = with_names(str(error), tasks.names)
                 self._log.error("not calibrated", why=why)
                 raise NetworkError(f"this agent cannot calibrate: {why}") from error
+            finally:
+                if sent.get(own):
+                    self._memory.summary_file.hold_own(Own.of(self._id, fit.thetas[0].tolist(), shard, sent[own]))
         tasks.node.well_done(tasks.view)
         self._memory.calibrate(Calibrated.of(calibration))
         factors = {knot.holdout: knot.factor for knot in calibration.knots}

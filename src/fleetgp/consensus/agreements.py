@@ -3,6 +3,9 @@
 Scale, mean and coordinates are sums and extremes over the data of all agents. Moments are sums over the data on a grid
 in a box that holds them; no observation and no input is sent (docs/privacy.md says what moments reveal). Samples are
 the communication data set of the generalized (g-) methods, D_+i = D_i U D_c.
+
+Means, deviations and extremes over few rows reveal them. So an agent with fewer than `FEWEST_ROWS` sends none: in
+agreements on scale, mean and coordinates it takes part with what changes nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +28,17 @@ from fleetgp.engines.moments.fleet import FleetMoments, moments_on, sizes_for_al
 from fleetgp.errors import InputError, NothingToLearnError, check_name
 from fleetgp.model.observations import Observations, Summary
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
+from fleetgp.network.reduction import Finish
 from fleetgp.network.wire import LARGEST, check_from_peers
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
 MeanName = Literal["zero", "constant", "linear"]
+#: An agent with fewer rows contributes nothing to means, deviations and extremes of the fleet, unless all have so few.
+FEWEST_ROWS = 5
 #: Inputs whose correlations have a smaller eigenvalue than this do not vary independently.
 INDEPENDENT = 1e-10
+#: In the place of a flag: no agent took part.
+NOBODY = -1.0
 #: A standard deviation below this share of the mean is rounding.
 CONSTANT = 1e-15
 
@@ -39,6 +47,32 @@ def check_mean(name: object) -> MeanName:
     """The name of a mean function, or one clear error."""
     check_name("mean", name, get_args(MeanName))
     return cast(MeanName, name)
+
+
+def has_enough(rows: int) -> bool:
+    """Whether an agent's means, deviations and extremes do not reveal its rows."""
+    return rows >= FEWEST_ROWS
+
+
+def merged_of_enough(
+    reduction: Reduction,
+    rows: Array,
+    counts: Sequence[int],
+    merge: Merge,
+    nothing: float | Array,
+    known: Callable[[Array], bool],
+    *,
+    finish: Finish | None = None,
+    result_shape: tuple[int, ...] | None = None,
+) -> Array:
+    """The fleet's rows (A, n, ..) -> (n, ..), as `merged`, without those of agents that have too few rows.
+
+    counts: (A,) how many rows the hosted agents have.  nothing: what such an agent sends, which changes nothing.
+    known: whether a result is of some agent. If it is of none, all have few rows, and take part in a second reduction.
+    """
+    enough = np.reshape([has_enough(count) for count in counts], (-1, *[1] * (rows.ndim - 1)))
+    first = reduction.merged(np.where(enough, rows, nothing), merge, finish=finish, result_shape=result_shape)
+    return first if known(first) else reduction.merged(rows, merge, finish=finish, result_shape=result_shape)
 
 
 def agree_on_scaling(
@@ -58,11 +92,22 @@ def agree_on_scaling(
         scaling = _linear(reduction, shards)
         return scaling if normalize else replace(scaling, scale=1.0)
     own = [[float(one.count), one.mean, one.squares] for one in shards.summaries]
-    ((count, centre, squares),) = reduction.merged(np.array(own)[:, None], DEVIATIONS)
+    ((count, centre, squares),) = merged_of_enough(
+        reduction, np.array(own)[:, None], _counts(shards), DEVIATIONS, 0.0, _counted
+    )
     spread = float(np.sqrt(squares / count))
     if learning and normalize and count > 1 and spread <= CONSTANT * abs(centre):
         raise NothingToLearnError("the target of the fleet")
     return Scaling(float(centre), spread if spread > 0.0 and normalize else 1.0)
+
+
+def _counts(shards: Dataset) -> list[int]:
+    return [one.count for one in shards.summaries]
+
+
+def _counted(total: Array) -> bool:
+    """Whether rows of `DEVIATIONS` are of some rows."""
+    return bool((total[:, 0] > 0.0).all())
 
 
 def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
@@ -71,16 +116,26 @@ def _linear(reduction: Reduction, shards: Dataset) -> Scaling:
     rows = np.stack([_products(one) for one in shards.summaries])[:, None]
 
     def solved(total: Array, _: object) -> Array:
-        count, mean, squares = total[0, 0], total[0, 1 : dimension + 2], total[0, dimension + 2 :]
+        count, mean, squares = max(total[0, 0], 1.0), total[0, 1 : dimension + 2], total[0, dimension + 2 :]
         products = squares.reshape(dimension + 1, dimension + 1)
         slope = independent_solution(products[:-1, :-1], products[:-1, -1])
         independent = np.isfinite(slope).all()
         slope = slope if independent else np.zeros(dimension)
         left = products[-1, -1] - slope @ (2.0 * products[:-1, -1] - products[:-1, :-1] @ slope)
         spread = float(np.sqrt(max(left, 0.0) / count))
-        return np.array([[float(independent), mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
+        known = float(independent) if _counted(total) else NOBODY
+        return np.array([[known, mean[-1], spread if spread > 0.0 else 1.0, *slope, *mean[:-1]]])
 
-    (result,) = reduction.merged(rows, DEVIATIONS, finish=solved, result_shape=(3 + 2 * dimension,)).tolist()
+    (result,) = merged_of_enough(
+        reduction,
+        rows,
+        _counts(shards),
+        DEVIATIONS,
+        0.0,
+        lambda result: bool(result[0, 0] != NOBODY),
+        finish=solved,
+        result_shape=(3 + 2 * dimension,),
+    ).tolist()
     if not result[0]:
         raise InputError(
             'mean="linear" needs inputs that vary independently over the fleet, got one that is constant or follows '
@@ -258,6 +313,7 @@ FRAMES = Merge(_merged_frames, 0.0, finite=True)
 FARTHEST = 90.0
 #: The widest longitudes of one agent, and the highest latitude, that it can have.
 WIDEST, HIGHEST = 180.0, 89.0
+LIMITS = np.array([FARTHEST, WIDEST, HIGHEST, HIGHEST])
 
 
 def agree_on_coordinates(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coordinates:
@@ -275,7 +331,8 @@ def _scaled(reduction: Reduction, shards: Dataset) -> Coordinates:
         np.column_stack([np.full(len(one.centre), float(one.count)), one.centre, np.diagonal(one.spread)])
         for one in shards.summaries
     ]
-    count, centre, squares = reduction.merged(np.stack(own), DEVIATIONS).T
+    total = merged_of_enough(reduction, np.stack(own), _counts(shards), DEVIATIONS, 0.0, _counted)
+    count, centre, squares = total.T
     unit = np.sqrt(squares / count)
     return Coordinates("scaled", tuple(centre.tolist()), tuple(np.where(unit > 0.0, unit, 1.0).tolist()))
 
@@ -287,18 +344,31 @@ def _local(reduction: Reduction, shards: Dataset, rule: CoordinateRule) -> Coord
 
     def centre(total: Array, _: object) -> Array:
         count, east, north, latitude = total[0]
-        return np.array([[np.degrees(np.arctan2(north, east)), latitude / count]])
+        return np.array([[np.degrees(np.arctan2(north, east)), latitude / count if count else np.inf]])
 
+    counts = [one.count for one in known]
     sums = np.stack([_directions(one, rule) for one in known])[:, None]
-    ((longitude, latitude),) = reduction.merged(sums, SUM, finish=centre, result_shape=(2,)).tolist()
+    ((longitude, latitude),) = merged_of_enough(
+        reduction, sums, counts, SUM, 0.0, lambda at: bool(np.isfinite(at).all()), finish=centre, result_shape=(2,)
+    ).tolist()
 
     def judged(total: Array, _: object) -> Array:
         east, _, north, south = total[0].tolist()
-        possible = _error(*total[0].tolist()) == ""
+        possible = np.isfinite(total).all() and _error(*total[0].tolist()) == ""
         return np.append(total[0], distortion(latitude, -south, north, east) if possible else 0.0)[None]
 
     reach = np.stack([_reach(one, rule, longitude) for one in known])[:, None]
-    (result,) = reduction.merged(reach, MAXIMUM, finish=judged, result_shape=(5,)).tolist()
+    beyond = np.where(reach > LIMITS, reach, -np.inf)  # places that cannot be are an error, whoever has them
+    (result,) = merged_of_enough(
+        reduction,
+        reach,
+        counts,
+        MAXIMUM,
+        beyond,
+        lambda ends: bool(np.isfinite(ends).all()),
+        finish=judged,
+        result_shape=(5,),
+    ).tolist()
     if refusal := _error(*result[:4]):
         raise InputError(f'coordinates="kilometres": {refusal}')
     origin = [0.0] * dimension
@@ -334,8 +404,7 @@ def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
         return np.full(4, -np.inf)
     high, low = np.split(outer_corners(one.low, one.high), 2)
     exact = _ends(one.low, one.high, rule, longitude)
-    limits = np.array([FARTHEST, WIDEST, HIGHEST, HIGHEST])
-    return np.where(exact <= limits, np.minimum(_ends(-low, high, rule, longitude), limits), exact)
+    return np.where(exact <= LIMITS, np.minimum(_ends(-low, high, rule, longitude), LIMITS), exact)
 
 
 def _ends(low: Array, high: Array, rule: CoordinateRule, longitude: float) -> Array:

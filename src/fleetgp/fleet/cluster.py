@@ -41,6 +41,7 @@ from fleetgp.prediction import (
     PredictionOptions,
     Question,
 )
+from fleetgp.prediction.conditioned import SentGroups
 from fleetgp.prediction.results import Gradient, Joint, kept_once, worst
 from fleetgp.progress import Listener, Pace, Progress
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions, train, train_together
@@ -208,9 +209,10 @@ def calibrate_group(
     method: PredictionMethod,
     options: PredictionOptions,
     holding: Holding,
-) -> Calibration:
-    """The group's part of a calibration. Only the ledger differs between groups."""
-    return calibrate_hosted(replace(snapshot, shards=_fetched(data)), network, method, options, holding)
+) -> tuple[Calibration, SentGroups]:
+    """The group's part of a calibration, of which only the ledger differs between groups, and the groups of rows."""
+    calibration = calibrate_hosted(replace(snapshot, shards=_fetched(data)), network, method, options, holding)
+    return calibration, snapshot.sent
 
 
 def answer_in_group(
@@ -222,8 +224,8 @@ def answer_in_group(
     model: Sequence[Any],
     grows: bool,
     question: Question,
-) -> None:
-    """The group's part of the answers. It sends the blocks.
+) -> SentGroups:
+    """The group's part of the answers. It sends the blocks, and returns the groups of rows that it sent for them.
 
     name: of the posteriors and agreements that stay here.  model: a reference to the snapshot, without the data, and
     the options.  grows: whether new rows are added to the posteriors of an earlier name.
@@ -236,10 +238,13 @@ def answer_in_group(
         predictor = Predictor(replace(snapshot, shards=_fetched(data)), options, cache)
         memory.own[name] = references, predictor
     predictor.cache.shared = memory.shared.setdefault(name, {})
+    sent = predictor.snapshot.sent
+    before = dict(sent)
     for number, block in predictor.predict_in_blocks(question, network):
         tell(
             (number, replace(block, ledger=Ledger.merged([block.ledger])))
         )  # a copy: that of the network continues to count
+    return {agent: groups for agent, groups in sent.items() if groups is not before.get(agent)}
 
 
 class ClusterBackend:
@@ -302,7 +307,10 @@ class ClusterBackend:
         crew = self.opened.crew
         by_group = zip(crew.hosting, self.opened.data.of(snapshot.shards, crew.hosting), strict=True)
         given = [(data, _of_group(snapshot, group), method, options, holding) for group, data in by_group]
-        parts: list[Calibration] = crew.task(snapshot.graph, calibrate_group, given).finish()
+        results = crew.task(snapshot.graph, calibrate_group, given).finish()
+        parts: list[Calibration] = [calibration for calibration, _ in results]
+        for _, sent in results:
+            snapshot.sent.update(sent)
         return replace(parts[0], ledger=Ledger.merged(part.ledger for part in parts if part.ledger is not None))
 
     def check_here(self, what: str) -> None:
@@ -425,6 +433,8 @@ class ClusterPredictor:
         try:
             for parts in task:
                 yield merged_prediction(parts, task.hosting, question.to)
+            for sent in task.results:
+                self._snapshot.sent.update(sent)
             finished = True
         finally:
             if not finished:  # some agents may have agreed on what others have not
@@ -447,4 +457,5 @@ class ClusterPredictor:
 def _of_group(snapshot: ModelSnapshot, group: Sequence[int]) -> ModelSnapshot:
     """Return the snapshot that a group's worker gets, without data."""
     theta = snapshot.theta[list(group)] if snapshot.theta.ndim == 2 else snapshot.theta
-    return replace(snapshot, shards=InMemory(()), theta=theta)
+    sent = {agent: snapshot.sent[agent] for agent in group if agent in snapshot.sent}
+    return replace(snapshot, shards=InMemory(()), theta=theta, sent=sent)

@@ -202,7 +202,7 @@ class Fleet:
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
-        self._sent: SentGroups = {}  # the rows of the groups that agents have sent
+        self.sent_groups: SentGroups = {}  # the rows of the groups that agents have sent
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(given, self.inputs, self.coordinates)
@@ -581,7 +581,7 @@ class Fleet:
             target=self.target,
             labels=self.labels,
             private=self.private,
-            sent=self._sent,
+            sent=self.sent_groups,
         )
 
     def __repr__(self) -> str:

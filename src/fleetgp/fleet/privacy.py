@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+from fleetgp.consensus.agreements import FEWEST_ROWS
 from fleetgp.engines.moments.sums import LARGEST_GRID
 from fleetgp.errors import InputError, check_name, shortened
 from fleetgp.kernels.stationary import Kernel
@@ -28,8 +29,6 @@ ROWS = ("inputs", "observations")
 PrivateRows = Literal["rows"]
 #: The predictor of a fleet that is asked without one. It sends no row.
 PREDICTOR = "dec-summary"
-#: Means and extremes over fewer rows reveal them.
-FEWEST_ROWS = 5
 #: Moments of fewer rows may determine them: no grid has more sums than this, with those of the observations at most
 #: twice as many, and every row has at least two unknown numbers.
 FEWEST_ROWS_FOR_MOMENTS = LARGEST_GRID

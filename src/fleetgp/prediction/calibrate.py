@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 from fleetgp.arrays import Array, BoolArray, IntArray
-from fleetgp.consensus.agreements import Scaling, outer_corners
+from fleetgp.consensus.agreements import Scaling, merged_of_enough, outer_corners
 from fleetgp.consensus.reductions import ByServer, ByTree
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.partition import (
@@ -40,7 +40,7 @@ from fleetgp.data.transforms import View
 from fleetgp.errors import InputError, NumericalError
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
-from fleetgp.network import Network
+from fleetgp.network import MAXIMUM, Network
 from fleetgp.network.wire import check_from_peers
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.answer import Question, agree, predict
@@ -178,9 +178,10 @@ def _outcomes(
                 )
             ]
     if count < holding.fewest:
+        or_one = ", or with a single group," if method.grouped else ""
         raise InputError(
             f"calibration: expected at least {holding.fewest} held-out rows ({hold}) for intervals of "
-            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows hold none out"
+            f"{100 * holding.level:g} %, got {count}: agents with fewer than {FEWEST} rows{or_one} hold none out"
         )
 
 
@@ -214,12 +215,20 @@ def _rows_of(groups: Groups, some: BoolArray, count: int) -> BoolArray:
 
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
-    """The lowest and the highest corner of the box of all data, rounded outwards."""
+    """The lowest and the highest corner of the box of the data, rounded outwards, without agents with few rows."""
     nothing = np.full(2 * shards[0].dimension, -np.inf)
     ends = [(own.inputs.min(axis=0), own.inputs.max(axis=0)) if len(own) else None for own in shards]
     corners = np.array([nothing if one is None else outer_corners(*one) for one in ends])
     with network.phase("box"):
-        high, low = np.split(_reduction(network, method).maximum(corners), 2)
+        (result,) = merged_of_enough(
+            _reduction(network, method),
+            corners[:, None],
+            list(map(len, shards)),
+            MAXIMUM,
+            -np.inf,
+            lambda ends: bool(np.isfinite(ends).all()),
+        )
+    high, low = np.split(result, 2)
     return -low, high
 
 

@@ -30,7 +30,7 @@ from fleetgp.network.reduction import Finish
 from fleetgp.options import PredictionOptions
 from fleetgp.prediction.conditioned import Conditioned
 from fleetgp.prediction.exact import gradient_of_one, joint_of_one, slopes_at
-from fleetgp.prediction.groups import agree_on_groups, nearness
+from fleetgp.prediction.groups import agree_on_groups, nearness, with_earlier
 from fleetgp.prediction.methods import (
     ROWS,
     Answer,
@@ -133,10 +133,10 @@ class Committee(PredictionMethod):
         if self.aggregation.grouped:
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             before = None if previous is None else previous.state.groups
-            keys = [(agent, options.min_rows, options.budget) for agent in network.hosted]
-            sent = [conditioned.sent.get(key, before[key[0]].members if before else ()) for key in keys]
+            sent = [conditioned.sent.get(agent, before[agent].members if before else ()) for agent in network.hosted]
             groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent)
-            conditioned.sent |= {key: groups[key[0]].members for key in keys}
+            for agent, old in zip(network.hosted, sent, strict=True):
+                conditioned.sent[agent] = with_earlier(groups[agent].members, old)
             return SharedState(groups=groups)
         if not self.aggregation.augmented:
             return SharedState()

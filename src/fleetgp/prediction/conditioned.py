@@ -26,9 +26,9 @@ from fleetgp.prediction.groups import Groups, all_of, as_observed
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
 
-#: The rows of each group that an agent has sent, by its number and options. They stay whatever the model is: groups of
-#: other rows would differ from these by a few rows.
-SentGroups = dict[tuple[int, int, float], tuple[IntArray, ...]]
+#: By the number of an agent, the rows of each group that it has sent. They stay whatever the model and the options are:
+#: groups of other rows would differ from these by a few rows. Of groups that were joined it has the joined one.
+SentGroups = dict[int, tuple[IntArray, ...]]
 
 
 class Conditioned:

@@ -40,6 +40,7 @@ MOST_SCATTERED = 3
 MOST_ROWS = 200
 #: A split leaves at least this share of the rows on either side.
 SHARE = 4
+NONE: IntArray = np.zeros(0, dtype=np.int64)
 
 
 def width(dimension: int) -> int:
@@ -237,20 +238,38 @@ def regrouped(places: Array, size: int, min_rows: int, old: Sequence[IntArray]) 
 
     These stay, or are joined with others where `size` has grown: if rows moved from one group to another, the
     difference of two summaries would describe a few rows, or a single one. New rows make groups of their own as soon as
-    they are min_rows; until then they wait.
+    they are min_rows; until then they wait. There are no groups if all groups together have fewer rows than min_rows,
+    which was smaller before. Groups with rows after the N that there are here stay out, with all their rows.
+
+    >>> places = np.arange(12.0)[:, None]
+    >>> pairs = regrouped(places[:4], 2, 2, [])
+    >>> [sorted(map(len, regrouped(places, size, size, pairs))) for size in (1, 2, 4, 12, 13)]
+    [[1, 1, 1, 1, 1, 1, 1, 1, 2, 2], [2, 2, 2, 2, 2, 2], [4, 4, 4], [], []]
     """
-    waiting = np.ones(len(places), dtype=bool)
-    waiting[np.concatenate([np.zeros(0, dtype=np.int64), *old])] = False
-    rows = np.flatnonzero(waiting)
+    rows = np.setdiff1d(np.arange(len(places)), np.concatenate([NONE, *old]))
+    old = [some for some in old if some.max() < len(places)]
     if len(rows) < min_rows:
         new = []
     else:
         new = [rows[some] for some in split(places[rows], size if not old else min_rows)]
     every = [*old, *new]
+    if sum(map(len, every)) < min_rows:
+        return []
     if not old or all(len(some) >= size for some in every):
         return every
     centres, counts = np.array([places[some].mean(axis=0) for some in every]), np.array([len(some) for some in every])
-    return [np.concatenate([every[i] for i in part]) for part in split(centres, size, counts)]
+    return [np.sort(np.concatenate([every[i] for i in part])) for part in split(centres, size, counts)]
+
+
+def with_earlier(new: Sequence[IntArray], old: Sequence[IntArray]) -> tuple[IntArray, ...]:
+    """New groups, made of whole old ones and of other rows, with the old groups that are in none of them.
+
+    >>> with_earlier([np.array([0, 1, 2, 3])], [np.array([0, 1]), np.array([4, 5])])
+    (array([0, 1, 2, 3]), array([4, 5]))
+    """
+    first = np.array([some[0] for some in old], dtype=np.int64)
+    there = np.isin(first, np.concatenate([NONE, *new]))
+    return (*new, *(some for some, joined in zip(old, there.tolist(), strict=True) if not joined))
 
 
 # ---- what is said of them --------------------------------------------------------------------------------------------
@@ -318,7 +337,7 @@ def agree_on_groups(
     """Every agent's groups at every agent, each once over each edge of the tree.
 
     before: what all agents hold of the first rows; only groups that have changed are sent.
-    sent: the rows of the groups that the hosted agents have sent, of this model or of an earlier one.
+    sent: the rows of the groups that the hosted agents have sent, of this model or an earlier one, by any options.
     """
     dimension = shards[0].dimension
     if network.agents == 1:
@@ -395,9 +414,12 @@ def most_groups(counts: Sequence[int], size: int, min_rows: int) -> IntArray:
 
 
 def _count(places: Array, size: int, options: PredictionOptions, old: Sequence[IntArray]) -> int:
-    """How many groups an agent has; where these alone are more than fit, some number that is, too."""
-    (bound,) = most_groups([len(places)], size, options.min_rows).tolist()  # and more than half of them
-    too_many = 0.5 * bound > groups_within(options.budget, 1, places.shape[1])
+    """How many groups an agent has; where these alone are more than fit, some number that is, too.
+
+    Of rows that are in no group yet it is more than half of the bound.
+    """
+    (bound,) = most_groups([len(places)], size, options.min_rows).tolist()
+    too_many = not len(old) and 0.5 * bound > groups_within(options.budget, 1, places.shape[1])
     return bound if bound < 2 or too_many else len(regrouped(places, size, options.min_rows, old))
 
 

@@ -29,6 +29,7 @@ from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.network import Ledger
+from fleetgp.prediction.conditioned import SentGroups
 from fleetgp.storage.model import Model, settings_of
 from fleetgp.storage.sections import (
     AGENTS,
@@ -42,18 +43,21 @@ from fleetgp.storage.sections import (
     VERSION,
     VERSION_WITH_MEAN,
     VERSION_WITH_MOMENTS,
+    VERSION_WITH_PRIVATE_ROWS,
     VERSION_WITH_ROWS,
     Shape,
     agent_file,
     calibration_facts,
     compared_facts,
     from_json,
+    group_numbers,
     load_arrays,
     load_moments,
     mean_facts,
     read_calibration,
     read_compared,
     read_coordinates,
+    read_groups,
     read_inside,
     read_mean,
     read_scaling,
@@ -181,14 +185,17 @@ def _write(model: Model, folder: Path) -> None:
         for number, (own, name) in enumerate(zip(fleet.data, model.agents, strict=True)):
             arrays = {"inputs": own.inputs, "observations": own.values}
             arrays |= {} if own.noise_std is None else {"deviations": own.noise_std}
+            if groups := fleet.sent_groups.get(number):
+                arrays["groups"] = group_numbers(groups, len(own))
             digest = save_arrays(folder / agent_file(number), arrays)
-            agents.append({"name": name, "observations": len(own), "sha256": digest})
+            known = {"groups": len(groups)} if groups else {}
+            agents.append({"name": name, "observations": len(own), **known, "sha256": digest})
     else:
         counts = fleet.data.counts
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "version": _version(model),
+        "version": VERSION if any(agent.get("groups") for agent in agents) else _version(model),
         "written_by": f"fleetgp {__version__}",
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "inputs": list(model.inputs),
@@ -220,10 +227,10 @@ def _write(model: Model, folder: Path) -> None:
 
 
 def _version(model: Model) -> int:
-    """The oldest version that reads the model correctly."""
+    """The oldest version that reads the model correctly, if no groups were sent: an older one would make others."""
     fleet = model.fleet
     if fleet.private is not None:  # an older one would send rows
-        return VERSION
+        return VERSION_WITH_PRIVATE_ROWS
     if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
         return VERSION_WITH_MEAN
     by_moments = not fleet.data.in_memory and fleet.last_fit is not None and fleet.last_fit.moments is not None
@@ -310,7 +317,10 @@ def _newer(folder: str | Path, facts: Mapping[str, Any]) -> InputError:
 def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> Model:
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
-    shards: Sequence[tuple[Any, ...]] | Dataset = () if "moments" in facts else _read_shards(facts, folder, len(inputs))
+    shards: Sequence[tuple[Any, ...]] | Dataset = ()
+    sent: SentGroups = {}
+    if "moments" not in facts:
+        shards, sent = _read_shards(facts, folder, len(inputs))
     moments = None
     if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")
@@ -338,6 +348,7 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             inputs=inputs,
             **(where if "moments" not in facts else {}),
         )
+    fleet.sent_groups.update(sent)
     if "training" in facts:
         rows = [int(count) for count in facts["earlier"]["rows"]] if "earlier" in facts else None
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments), rows)
@@ -350,15 +361,19 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 
-def _read_shards(facts: Mapping[str, Any], folder: Path, dimension: int) -> list[tuple[Any, ...]]:
-    shards = []
+def _read_shards(facts: Mapping[str, Any], folder: Path, dimension: int) -> tuple[list[tuple[Any, ...]], SentGroups]:
+    """The agents' data, and the groups of rows that they have sent."""
+    shards, sent = [], {}
     for number, agent in enumerate(facts["agents"]):
         count = typed(agent, "observations", int)
         shapes: dict[str, Shape] = {"inputs": (count, dimension), "observations": (count,)}
         shapes |= {"deviations": (count,)} if facts.get("deviations") else {}
-        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes)
+        grouped: dict[str, Shape] = {"groups": (count,)} if agent.get("groups") else {}  # older folders have none
+        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes | grouped)
         shards.append(tuple(arrays[name] for name in shapes))
-    return shards
+        if grouped:
+            sent[number] = read_groups(arrays["groups"])
+    return shards, sent
 
 
 def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]) -> Topology:

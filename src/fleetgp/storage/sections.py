@@ -5,13 +5,15 @@ JSON for people, safetensors for numbers, nothing that runs. Needs the extra "da
 model.json               what it is: agents, graph, hyperparameters, how it was trained
 training.safetensors     every agent's estimate, and how it came there
 ledger.json              what was sent in training, by edge and kind of content
-agents/0000.safetensors  inputs and observations of one agent, a file each; not of data larger than memory
+agents/0000.safetensors  inputs and observations of one agent, a file each, and which rows are in groups that it has
+                         sent; not of data larger than memory
 moments.safetensors      after dec-full-gp the moments of all data, and what each agent's data are like
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -21,7 +23,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from fleetgp.arrays import Array
+from fleetgp.arrays import Array, IntArray
 from fleetgp.data.dataset import Dataset
 from fleetgp.data.transforms import Coordinates, Scaling, coordinate_rule
 from fleetgp.engines.basis import Box
@@ -116,10 +118,10 @@ def _safetensors() -> Any:
 
 FORMAT = "fleetgp-model"
 #: Raised when an older FleetGP could not read the folder any more.
-VERSION = 4
-#: Of folders without private rows: with all rows, and with moments, whose mean is zero, whose inputs are as given and
-#: whose noise is one for all; and with another mean, other inputs or noise.
-VERSION_WITH_ROWS, VERSION_WITH_MOMENTS, VERSION_WITH_MEAN = 1, 2, 3
+VERSION = 5
+#: Of folders without groups that were sent: with private rows; without, with all rows, and with moments, whose mean is
+#: zero, whose inputs are as given and whose noise is one for all; and with another mean, other inputs or noise.
+VERSION_WITH_ROWS, VERSION_WITH_MOMENTS, VERSION_WITH_MEAN, VERSION_WITH_PRIVATE_ROWS = 1, 2, 3, 4
 DESCRIPTION = "model.json"
 TRAINING = "training.safetensors"
 LEDGER = "ledger.json"
@@ -130,6 +132,32 @@ FILES = (DESCRIPTION, TRAINING, LEDGER, MOMENTS)
 
 def agent_file(number: int) -> str:
     return f"{AGENTS}/{number:04d}.safetensors"
+
+
+def group_numbers(groups: Sequence[IntArray], rows: int) -> Array:
+    """(N,) the number of the group of each row, -1 for none.
+
+    >>> group_numbers([np.array([0, 3]), np.array([1, 2])], 5).tolist()
+    [0.0, 1.0, 1.0, 0.0, -1.0]
+    """
+    result = np.full(rows, -1.0)
+    for number, members in enumerate(groups):
+        result[members] = number
+    return result
+
+
+def read_groups(numbers: Array) -> tuple[IntArray, ...]:
+    """Read what `group_numbers` wrote, checked.
+
+    >>> [rows.tolist() for rows in read_groups(np.array([0.0, 1.0, 1.0, 0.0, -1.0]))]
+    [[0, 3], [1, 2]]
+    """
+    every = np.unique(numbers[numbers != -1.0])
+    if not np.array_equal(every, np.arange(len(every))):
+        raise ValueError("groups: expected the numbers of groups from 0, or -1, got others")
+    order = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[order], np.arange(len(every) + 1))
+    return tuple(order[start:end] for start, end in itertools.pairwise(ends.tolist()))
 
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude, Status
-from fleetgp.consensus.agreements import MeanName, Scaling, independent_solution
+from fleetgp.consensus.agreements import NOBODY, MeanName, Scaling, independent_solution, merged_of_enough
 from fleetgp.consensus.reductions import Reduction, of_fleet
 from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FEWEST, FOLDS, block_pieces, drawn, hidden
@@ -111,7 +111,10 @@ def trend_of(scaling: Scaling, dimension: int) -> Trend:
 
 
 def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas: Array, trend: Trend) -> Correction:
-    """Generalized least squares for the fleet, each expert at its own theta (A, P): one reduction."""
+    """Generalized least squares for the fleet, each expert at its own theta (A, P): one reduction.
+
+    Agents with few rows take no part, unless all have few.
+    """
     count = trend.count
     pairs = list(zip(experts, thetas, strict=True))
     rows = np.stack(side_by_side(lambda pair: _own(*pair, trend), pairs))
@@ -121,13 +124,23 @@ def agree_on_correction(reduction: Reduction, experts: Sequence[Expert], thetas:
         right = np.column_stack([products[:-1, -1], np.eye(count)])
         solution = independent_solution(products[:-1, :-1], right)
         known = total[0, 0] == 0.0 and bool(np.isfinite(solution).all())
+        nobody = not total.any()
         numbers = (
             np.concatenate([solution[:, 0], np.sqrt(np.diagonal(solution[:, 1:]))]) if known else np.zeros(2 * count)
         )
-        return np.concatenate([[float(known)], numbers])[None]
+        return np.concatenate([[NOBODY if nobody else float(known)], numbers])[None]
 
-    (result,) = reduction.merged(rows[:, None], SUM, finish=solved, result_shape=(1 + 2 * count,))
-    known = bool(result[0])
+    (result,) = merged_of_enough(
+        reduction,
+        rows[:, None],
+        [expert.size for expert in experts],
+        SUM,
+        0.0,
+        lambda result: bool(result[0, 0] != NOBODY),
+        finish=solved,
+        result_shape=(1 + 2 * count,),
+    )
+    known = bool(result[0] == 1.0)
     return Correction(result[1 : 1 + count], result[1 + count :] if known else np.full(count, np.nan), known)
 
 

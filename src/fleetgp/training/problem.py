@@ -22,7 +22,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, IntArray
 from fleetgp.consensus import Interlude
-from fleetgp.consensus.agreements import Scaling, agree_on_scaling, augmented, communication_data
+from fleetgp.consensus.agreements import Scaling, agree_on_scaling, augmented, communication_data, has_enough
 from fleetgp.consensus.reductions import Alone, Reduction, gather_data, of_fleet
 from fleetgp.consensus.stopping import NEVER, Deadline
 from fleetgp.data.dataset import Dataset, InMemory
@@ -298,6 +298,10 @@ SPANS = (0.5, 0.15, 0.05)
 NOISE = 0.3
 
 
+#: For minus infinity, which is of no agent: a power of two below that of any number.
+POWER_OF_ZERO = -2000.0
+
+
 @dataclass(frozen=True)
 class Magnitudes:
     """Powers of two, agreed by the fleet: how wide its data are, (D,), how large, and how far they vary.
@@ -318,7 +322,8 @@ def agree_on_magnitudes(
 
     Only the fleet's maxima of rounded magnitudes are agreed: the power of two at or above each agent's width along
     each axis, its root mean square, and its standard deviation, and of its size about a power of ten. No coordinate and
-    no observation can be read from them. A magnitude of zero counts as 1, a deviation of zero as the size.
+    no observation can be read from them. A magnitude of zero counts as 1, a deviation of zero as the size. An agent
+    with few rows takes no part, unless all have few.
     """
     values = [one.values for one in shards]
     columns = [np.array([[np.sqrt((y**2).mean()) if len(y) else 0.0] for y in values])]
@@ -330,11 +335,15 @@ def agree_on_magnitudes(
     own = power_of_two(np.concatenate(columns, axis=1))
     if widths:
         own = np.column_stack([[levels(len(one)) for one in shards], own])
-    powers = reduction.maximum(own)
+    enough = np.array([[has_enough(len(one))] for one in shards])
+    own = np.maximum(own, POWER_OF_ZERO)
+    powers = reduction.maximum(np.where(enough, own, -np.inf))
+    if not np.isfinite(powers).all():
+        powers = reduction.maximum(own)
     largest, powers = (int(powers[0]), powers[1:]) if widths else (0, powers)
-    sizes = np.exp2(np.where(np.isfinite(powers), powers, 0.0))
+    sizes = np.exp2(np.where(powers > POWER_OF_ZERO, powers, 0.0))
     size = float(sizes[-2] if deviation else sizes[-1])
-    varied = deviation and bool(np.isfinite(powers[-1]))
+    varied = deviation and bool(powers[-1] > POWER_OF_ZERO)
     reach = sizes[: shards[0].dimension] if widths else np.empty(0)
     return Magnitudes(reach, size, float(sizes[-1]) if varied else size, largest)
 
