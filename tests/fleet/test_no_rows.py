@@ -43,9 +43,9 @@ def test_an_answer_is_that_of_the_others(method: str, place: int) -> None:
 
 @pytest.mark.parametrize("method", TRAINERS)
 def test_a_training_is_that_of_the_others(method: str) -> None:
-    shards, start = paper_shards(90, 3), {"theta0": [2.0, 0.5, 1.0, 1.0], "rounds": 400}
+    shards = paper_shards(90, 3)
     others, whole = fleet(shards), fleet(with_one(shards, 1))
-    fits = [one.train(method, **start) for one in (others, whole)]
+    fits = [one.train(method, theta0=[2.0, 0.5, 1.0, 1.0], rounds=400) for one in (others, whole)]
     assert [fit.status for fit in fits] == ["converged", "converged"]
     if method not in SAMPLED:
         assert others.theta is not None

@@ -51,8 +51,8 @@ class Agent:
             )
         self.memory = Memory(folder / "checkpoint.json", description, log)
         self.threads = Threads(log)
-        self.activity = Activity() if before is None else before.activity
-        self.requests = Requests(log) if before is None else before.requests
+        self.activity: Activity = Activity() if before is None else before.activity
+        self.requests: Requests = Requests(log) if before is None else before.requests
         self.admission = Admission(description, folder / ROSTER, log, self._spread, self._renew)
         awaited = None if before is None else [id for id in before.company if id in description.present]
         self.node = Node(description, self.id, log, self.threads, rosters=self.admission.put, awaited=awaited)
