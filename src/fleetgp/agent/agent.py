@@ -70,7 +70,7 @@ class Agent:
             watched = self.data, self.activity, log, self.node.wake, self.threads.ending
             self.threads.start("watch", lambda: watch_file(*watched))
         facts = {"rows": self.data.rows, "digest": description.digest[:16], "roster": description.roster.version}
-        log("started", endpoint=own.endpoint, **facts)
+        log("started" if before is None else "continued", endpoint=own.endpoint, **facts)
 
     def run(self) -> None:
         """Live, view after view. An agent without one of its threads would only seem to work: it ends with an error."""

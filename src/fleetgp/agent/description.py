@@ -371,16 +371,14 @@ class Description:
             return "it holds another fleet description, or is of another version of FleetGP"
         parts = range(16, len(own) - MARK, 3)
         mine, (its, _) = self.roster.version, rank_of(digest[-MARK:])
-        versions = f"it holds version {its} of the roster, and {place} is version {mine}"
-        if mine != its:
-            settings = [(name, value) for name, value in settings if name not in LONG]
-            parts = [at for at, (name, _) in zip(parts, self._settings, strict=True) if name not in LONG]
+        expected = LONG if mine != its else ()  # another roster has other agents
         differ = [
             name if name in LONG else f"{name} ({'not set' if value is None else shortened(value)} {place})"
             for (name, value), at in zip(settings, parts, strict=True)
-            if own[at : at + 3] != digest[at : at + 3]
+            if own[at : at + 3] != digest[at : at + 3] and name not in expected
         ]
         if mine != its:
+            versions = f"it holds version {its} of the roster, and {place} is version {mine}"
             return versions + (f"; and it has different {', '.join(differ)}" if differ else "")
         return f"it holds another fleet description: different {', '.join(differ) or 'settings'}"
 
@@ -525,9 +523,9 @@ def with_members(file: FleetFile, roster: Roster) -> FleetFile:
     tables = {agent.name: agent for agent in file.agent}
     agents = []
     for member in roster.members:
+        own = tables.pop(member.name, None) or AgentTable(name=member.name, endpoint=member.endpoint)
         changes = {"endpoint": member.endpoint, "neighbours": list(member.neighbours)}
-        own = tables.pop(member.name, None)
-        agents.append(AgentTable(name=member.name, **changes) if own is None else own.model_copy(update=changes))
+        agents.append(own.model_copy(update=changes))
     if tables:
         raise InputError(
             f"{listed(tables)} of this fleet.toml is not in the roster of version {roster.version}: use `fleetgp join` "
