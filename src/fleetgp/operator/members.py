@@ -166,15 +166,15 @@ def _certificate(description: Description, name: str, keys: Path, folder: Path) 
     own = [keys / f"{AUTHORITY}.crt", keys / f"{name}.crt", keys / f"{name}.key"]
     if not all(path.is_file() for path in own[1:]) and (keys / f"{AUTHORITY}.key").is_file():
         make_certificate(keys, name, hosts=(host,))
-    inside = keys.is_relative_to(description.folder)
-    if not inside or not all(path.is_file() for path in own):
-        return [
-            f"Its certificate is missing: run `fleetgp certs KEYS --agents {name} --hosts {host}` where authority.key "
-            f"is, and put authority.crt, {name}.crt and {name}.key where \\[tls] expects them."
-        ]
-    there = folder / keys.relative_to(description.folder)
-    private_folder(there)
-    for path in own:
-        if not (there / path.name).exists():
-            shutil.copy2(path, there / path.name)
-    return []
+    if keys.is_relative_to(description.folder):
+        there = folder / keys.relative_to(description.folder)
+        private_folder(there)
+        for path in own:
+            if path.is_file() and not (there / path.name).exists():
+                shutil.copy2(path, there / path.name)
+        if all(path.is_file() for path in own):
+            return []
+    return [
+        f"Its certificate is missing: run `fleetgp certs KEYS --agents {name} --hosts {host}` where authority.key is, "
+        f"and put authority.crt, {name}.crt and {name}.key where \\[tls] expects them."
+    ]
