@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +14,15 @@ import pytest
 
 from fleetgp.agent.agenda import Agenda, Item
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.description import read_description
 from fleetgp.agent.logs import Log
-from fleetgp.agent.summaries import Change, Entry, Own, Summary, SummaryFile, SummarySync, load_summary
+from fleetgp.agent.summaries import Change, Entry, Own, Summary, SummaryFile, SummarySync, load_summary, save_summary
 from fleetgp.errors import NonsenseError
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.network.wire import Frame, encode
-from fleetgp.prediction.groups import Groups, width
+from fleetgp.prediction import calibrate
+from fleetgp.prediction.groups import Groups, split, summarize, width
 from tests.agent.fleets import MODEL, Steps, ask, describe, running, serving, settled, until
 from tests.agent.test_totals import gone, living, members, said
 from tests.summaries import Simulated, assert_same, near
@@ -212,6 +218,86 @@ def test_a_damaged_file_is_left_aside_and_the_fleet_goes_on(spoilt: str, tmp_pat
         assert_held(agents, simulated_groups(agents))
     assert file.with_suffix(".old.bin").read_bytes() == damaged
     assert len(said(tmp_path / "a0.log", "summary left aside")) == 1
+
+
+def own_members(agent: Agent) -> set[frozenset[int]]:
+    """The rows of each of an agent's own groups."""
+    own = held(agent).get(agent.id, Groups.none(2))
+    return {frozenset(rows.tolist()) for rows in own.members}
+
+
+def test_groups_stay_where_the_options_change(tmp_path: Path) -> None:
+    """Over restarts: larger ones are joined of whole groups, and are not split again for smaller ones."""
+    description, shards = describe(tmp_path, 2, **FLEET)
+    file, basis = tmp_path / "fleet.toml", 0
+    text, sent = file.read_text(encoding="utf-8"), [set[frozenset[int]]() for _ in range(2)]
+    for turn, changed in enumerate(("", "min_rows = 9", "min_rows = 100", "min_rows = 5")):
+        file.write_text(text.replace('"dec-summary"', f'"dec-summary"\n{changed}'), encoding="utf-8")
+        description = read_description(file)
+        with running(description, tmp_path) as agents:
+            until(lambda: settled(agents))
+            agents[1].data.append(near(shards[1], 3, seed=turn))
+            ask(description, "a0", QUERIES)
+            until(lambda: together(*agents) and agents[0].memory.summary.basis != basis)  # type: ignore[union-attr]  # noqa: B023
+            basis = agents[0].memory.summary.basis  # type: ignore[union-attr]
+            for agent, known in zip(agents, sent, strict=True):
+                new = own_members(agent)
+                assert all(len(rows) >= description.prediction_options().min_rows for rows in new)
+                assert not any(rows < earlier for rows in new - known for earlier in known), "a group is split"
+                known |= new
+                assert not known or min(len(a ^ b) for a in known for b in known if a != b) >= 5
+    assert all(len(known) > len(own_members(agent)) > 0 for agent, known in zip(agents, sent, strict=True))
+
+
+def test_groups_of_a_calibration_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a row comes between the calibration and the first question."""
+    how = 'theta0 = [2.0, 0.5, 1.0, 1.0]\ncalibrate = "rows"\nrounds = 5'
+    description, shards = describe(tmp_path, 2, points=100, **FLEET | {"training_options": how})
+    agents, ready = list[Agent](), threading.Event()
+    sent: list[set[frozenset[int]]] = [set(), set()]
+
+    def calibrated(fleet: Any, network: Any, *others: Any) -> Any:
+        result, (own,) = calibrate.calibrate(fleet, network, *others), network.hosted
+        sent[own] |= {frozenset(rows.tolist()) for rows in fleet.sent[own]}
+        assert ready.wait(60.0)
+        agents[own].data.append(near(shards[own], 1, seed=own))
+        return result
+
+    monkeypatch.setattr("fleetgp.agent.training_task.calibrate", calibrated)
+    with running(description, tmp_path) as started:
+        agents += started
+        ready.set()
+        until(lambda: settled(agents) and together(*agents))
+        ask(description, "a0", QUERIES)
+        for agent, known in zip(agents, sent, strict=True):
+            assert known
+            assert own_members(agent) == known
+
+
+def test_files_without_the_sizes_of_groups_that_were_sent_are_read(tmp_path: Path) -> None:
+    description, shards = describe(tmp_path, 2, **FLEET)
+    shard = Observations(*shards[0])
+    members = split(shard.inputs, 5)
+    groups = summarize(shard, members, description.kernels[0], Hyperparameters.from_theta([1.0, 1.0, 1.0, 0.1]))
+    own = Own.of(0, [1.0, 1.0, 1.0, 0.1], shard, groups.members)
+    save_summary(Summary(1, 5, {0: Entry(3, groups)}, own), tmp_path / "new.bin", description)
+    line, _, rest = (tmp_path / "new.bin").read_bytes().partition(b"\n")
+    older = json.loads(line)
+    assert older.pop("sent") == len(members)
+    line, place = json.dumps(older).encode(), len(rest) - 4 * (len(shard) + len(members))
+    body = rest[32:place] + rest[place + 4 * len(members) :]
+    (tmp_path / "old.bin").write_bytes(line + b"\n" + hashlib.sha256(line + body).digest() + body)
+    for name in ("new", "old"):
+        loaded = load_summary(tmp_path / f"{name}.bin", description)
+        assert loaded is not None
+        assert loaded.own == own
+        for found in (loaded.members(shard), loaded.entries[0].groups.members):
+            assert [rows.tolist() for rows in found] == [rows.tolist() for rows in groups.members]
+    # Groups that were sent are kept beside those that the agent has now.
+    save_summary(Summary(1, 50, {0: Entry(3, Groups.none(2))}, own), tmp_path / "none.bin", description)
+    none = load_summary(tmp_path / "none.bin", description)
+    assert none is not None
+    assert [rows.tolist() for rows in none.members(shard)] == [rows.tolist() for rows in groups.members]
 
 
 def changes_in(frames: Sequence[Frame]) -> Iterator[tuple[int, Change]]:

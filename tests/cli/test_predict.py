@@ -58,7 +58,7 @@ def test_the_answer_has_both_deviations(modelled: Path) -> None:
 
 
 def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> None:
-    fleet, points = load_model("m").fleet, pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
+    points = pd.read_csv("points.csv")[["lon", "lat"]].to_numpy()
     for asked, options in (
         (("--method", "dec-nearest", "--n-nearest", "3"), {"method": "dec-nearest", "n_nearest": 3}),
         (("--method", "dec-nn-grbcm", "--eta", "auto"), {"method": "dec-nn-grbcm", "eta": "auto"}),
@@ -68,7 +68,7 @@ def test_options_from_the_terminal_are_those_of_the_library(modelled: Path) -> N
         (("--local",), {"local": True}),
     ):
         run("predict", "m", "points.csv", "--out", "a.csv", *asked)
-        expected = fleet.condition().predict(points, **options)
+        expected = load_model("m").fleet.predict(points, **options)
         np.testing.assert_allclose(pd.read_csv("a.csv")["mean"], expected.mean, rtol=1e-6)
 
 

@@ -98,6 +98,7 @@ def test_every_trainer_gives_what_it_gives_in_process(fleet: fg.Fleet, method: s
     "method", mostly_long(fg.PREDICTION_METHODS, "dec-summary", "dec-nn-grbcm", "dec-npae", "dec-nearest", "full-gp")
 )
 def test_every_predictor_gives_what_it_gives_in_process(fleet: fg.Fleet, method: str) -> None:
+    fleet.sent_groups.clear()
     here, there = (each.condition(THETA) for each in (in_process(), fleet))
     along_trees = ("dec-full-gp", "dec-nearest", "dec-summary")
     for options in ({}, {"agent": 4, "observed": True}, AVERAGE):
@@ -148,6 +149,12 @@ def test_estimates_scaling_blocks_and_new_rows(cluster: None) -> None:
             there.predict(QUERIES)
         blocks.close()  # type: ignore[attr-defined]
         assert_same(there.predict(QUERIES), here.predict(QUERIES))
+        for each in (here, there):  # groups that were sent stay, at the workers too
+            each.calibrate("dec-summary", holdout="rows", min_rows=7)
+            each.theta = np.array(THETA)
+        assert_same(there.predict(QUERIES, min_rows=6), here.predict(QUERIES, min_rows=6))
+        mine, its = ([each.sent_groups[agent] for agent in range(AGENTS)] for each in (there, here))
+        assert [[rows.tolist() for rows in sent] for sent in mine] == [[rows.tolist() for rows in sent] for sent in its]
 
 
 @pytest.mark.long

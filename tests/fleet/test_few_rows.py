@@ -11,7 +11,7 @@ import pytest
 
 import fleetgp as fg
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import FEWEST_ROWS, agree_on_coordinates, agree_on_scaling
+from fleetgp.consensus.agreements import FEWEST_ROWS, agree_on_coordinates, agree_on_scaling, check_mean
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import InMemory
 from fleetgp.fleet.predictor import agree_on_model
@@ -121,12 +121,12 @@ def test_scale_and_coordinates_are_those_of_the_others(few: int) -> None:
     rest = InMemory([own for agent, own in enumerate(fleet_of(given).data) if agent != FEW])
     whole = fleet_of(given).data
     for mean in ("zero", "constant", "linear"):
-        mine, its = (agree_on_scaling(Alone(), data, mean) for data in (whole, rest))  # type: ignore[arg-type]
+        mine, its = (agree_on_scaling(Alone(), data, check_mean(mean)) for data in (whole, rest))
         np.testing.assert_allclose([*mine.slope, mine.offset, mine.scale], [*its.slope, its.offset, its.scale])
     for name in ("scaled", "kilometres"):
         rule = fleet_of(given, coordinates=name).coordinates
-        mine, its = (agree_on_coordinates(Alone(), data, rule) for data in (whole, rest))
-        np.testing.assert_allclose([mine.origin, mine.unit], [its.origin, its.unit])
+        one, other = (agree_on_coordinates(Alone(), data, rule) for data in (whole, rest))
+        np.testing.assert_allclose([one.origin, one.unit], [other.origin, other.unit])
 
 
 @pytest.mark.parametrize("coordinates", ["as-given", "scaled", "kilometres"])

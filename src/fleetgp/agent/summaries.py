@@ -13,6 +13,7 @@ the members send:
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -560,8 +561,8 @@ LARGEST_FILE = 2**26
 class Head(Strict):
     """The first line of the file. agents, made, counts: of each agent, the last how many groups it has.
 
-    holder, theta, rows, data: of the agent that holds it, see `Own`.  sent: how many rows each of `Own.members` has;
-    without it they are those of the groups now.
+    holder, theta, rows, data: of the agent that holds it, see `Own`.  sent: how many members; older files have none,
+    and those of the groups now.
     """
 
     version: Count
@@ -575,7 +576,7 @@ class Head(Strict):
     theta: Annotated[tuple[Annotated[float, Field(gt=0.0)], ...], FailFast()] = ()
     rows: Count = 0
     data: Count = 0
-    sent: Annotated[tuple[Count, ...], FailFast()] = ()
+    sent: Count = 0
 
 
 HEAD_CODEC = Codec(Head, 2**20)
@@ -621,11 +622,12 @@ def save_summary(summary: Summary, path: Path, description: Description) -> None
         theta=() if own is None else own.theta,
         rows=0 if own is None else own.rows,
         data=0 if own is None else own.version,
-        sent=() if own is None else tuple(map(len, own.members)),
+        sent=0 if own is None else len(own.members),
     )
+    members = () if own is None else own.members
     body = b"".join(entry.groups.packed.astype("<f8").tobytes() for _, entry in entries)
     body += b"" if own is None else own.keys.astype("<u8").tobytes()
-    body += b"".join(rows.astype("<u4").tobytes() for rows in ([] if own is None else own.members))
+    body += b"".join(rows.astype("<u4").tobytes() for rows in (np.array(list(map(len, members))), *members))
     line = HEAD_CODEC.encode(head)
     write_private(path, line + b"\n" + hashlib.sha256(line + body).digest() + body)
 
@@ -638,8 +640,8 @@ def load_summary(path: Path, description: Description) -> Summary | None:
     line, _, rest = data.partition(b"\n")
     check, body = rest[:32], rest[32:]
     try:
-        head = HEAD_CODEC.decode(line)
-    except ValueError:
+        head = HEAD_CODEC.of_facts({"sent": 0, **json.loads(line)})
+    except (ValueError, TypeError, RecursionError):
         return None
     if check != hashlib.sha256(line + body).digest() or (head.version, head.model) != (VERSION, description.model):
         return None
@@ -649,26 +651,30 @@ def load_summary(path: Path, description: Description) -> Summary | None:
 def _summary_of(head: Head, body: bytes, description: Description) -> Summary | None:
     columns = width(description.model_dimension)
     keys_at = NUMBER * columns * sum(head.counts)
-    members_at = keys_at + 8 * head.rows
+    members_at = keys_at + 8 * head.rows + 4 * head.sent
     shaped = len(head.agents) == len(head.made) == len(head.counts) == len(set(head.agents))
     if not shaped or len(body) < members_at or not head.size or len(head.theta) not in (0, len(description.parameters)):
         return None
     rows = np.frombuffer(body[:keys_at], dtype="<f8").astype(float).reshape(-1, columns)
     if not are_sound(rows, columns, 1):
         return None
-    entries, members = {}, _members_of(head.sent, body[members_at:], head.rows)
-    for name, made, part in zip(head.agents, head.made, np.split(rows, np.cumsum(head.counts)[:-1]), strict=True):
+    keys = np.frombuffer(body[keys_at : keys_at + 8 * head.rows], dtype="<u8").astype(np.uint64)
+    sizes = np.frombuffer(body[keys_at + 8 * head.rows : members_at], dtype="<u4").tolist()
+    if not head.sent and head.holder in head.agents:
+        first = sum(head.counts[: head.agents.index(head.holder)])
+        sizes = rows[first:, 0][: head.counts[head.agents.index(head.holder)]].astype(np.int64).tolist()
+    members = _members_of(sizes, body[members_at:], head.rows)
+    entries, parts = {}, np.split(rows, np.cumsum(head.counts))
+    for name, made, part in zip(head.agents, head.made, parts, strict=False):  # after the last one comes nothing
         groups = Groups.unpacked(part, description.model_dimension)
         if name == head.holder:
-            sizes = groups.counts.astype(np.int64).tolist()
-            members = members or _members_of(sizes, body[members_at:], head.rows)
-            if sizes == [len(one) for one in members[: len(groups)]]:
-                groups = replace(groups, members=members[: len(groups)])
+            own_members = members[: len(groups)]
+            if groups.counts.tolist() == [float(len(one)) for one in own_members]:
+                groups = replace(groups, members=own_members)
         if name in description.names and description.counts(name):  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:
-        keys = np.frombuffer(body[keys_at:members_at], dtype="<u8").astype(np.uint64)
         own = Own(description.names.index(head.holder), head.theta, head.rows, head.data, keys, members)
     return Summary(head.basis, head.size, entries, own)
 

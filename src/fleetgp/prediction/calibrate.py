@@ -220,15 +220,15 @@ def _box(shards: Sequence[Observations], network: Network, method: PredictionMet
     ends = [(own.inputs.min(axis=0), own.inputs.max(axis=0)) if len(own) else None for own in shards]
     corners = np.array([nothing if one is None else outer_corners(*one) for one in ends])
     with network.phase("box"):
-        (result,) = merged_of_enough(
+        ends = merged_of_enough(
             _reduction(network, method),
-            corners[:, None],
+            corners,
             list(map(len, shards)),
             MAXIMUM,
             -np.inf,
             lambda ends: bool(np.isfinite(ends).all()),
         )
-    high, low = np.split(result, 2)
+    high, low = np.split(ends, 2)
     return -low, high
 
 

@@ -116,9 +116,7 @@ def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reducti
     nothing = np.full(2 * len(scales), -np.inf)  # of an agent without rows
     corners = np.stack(
         [
-            np.concatenate([np.floor(x.max(axis=0) / step), np.floor(-x.min(axis=0) / step)]) + 1.0
-            if len(x)
-            else nothing
+            np.concatenate([np.ceil(x.max(axis=0) / step), np.ceil(-x.min(axis=0) / step)]) if len(x) else nothing
             for x in inputs
         ]
     )

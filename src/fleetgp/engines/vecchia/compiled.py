@@ -10,136 +10,26 @@ Pairs (p, q) with q < p are in the order of the rows of the lower triangle; the 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray, IntArray
+from fleetgp.engines.vecchia.batches import (
+    LANES,
+    Batch,
+    MeanBatch,
+    adjoint,
+    average,
+    factorize,
+    give,
+    room,
+    room_for_means,
+    take_places,
+)
 from fleetgp.engines.vecchia.likelihood import LINEAR, MATERN12, MATERN32, PERIODIC, RQ, SE, Layout
 from fleetgp.engines.vecchia.ordering import Neighbours
 from fleetgp.linalg.compiling import jitted
 from fleetgp.linalg.exponential import exp
-
-#: Points of a batch.
-LANES = 8
-
-
-class Batch(NamedTuple):
-    """Of eight points with m neighbours each, the point itself last.
-
-    z: (D, m + 1, LANES) their inputs.  values: (m + 1, LANES) observations.
-    phi, slope: (L, P, LANES) of all pairs, the kernel's leaves and -phi'.  on: (L, m + 1, LANES) phi on the diagonal.
-    covariance: (P, LANES).  diagonal: (m + 1, LANES).
-    scales, alpha, weighted: (m, LANES), and left: (2, LANES), what `factorize` makes of them.
-    """
-
-    z: Array
-    values: Array
-    phi: Array
-    slope: Array
-    on: Array
-    covariance: Array
-    diagonal: Array
-    scales: Array
-    alpha: Array
-    weighted: Array
-    left: Array
-
-
-@jitted
-def _room(leaves: int, dimension: int, size: int) -> Batch:
-    pairs = size * (size + 1) // 2
-    return Batch(
-        np.empty((dimension, size + 1, LANES)),
-        np.empty((size + 1, LANES)),
-        np.empty((leaves, pairs, LANES)),
-        np.empty((leaves, pairs, LANES)),
-        np.empty((leaves, size + 1, LANES)),
-        np.empty((pairs, LANES)),
-        np.empty((size + 1, LANES)),
-        np.empty((size, LANES)),
-        np.empty((size, LANES)),
-        np.empty((size, LANES)),
-        np.empty((2, LANES)),
-    )
-
-
-# ---- of any kernel ---------------------------------------------------------------------------------------------------
-
-
-@jitted
-def factorize(batch: Batch) -> None:
-    """The Cholesky factor over `covariance`, and C^-1 k into `weighted`."""
-    a, weighted = batch.covariance, batch.weighted
-    _factorize(a, batch.values, batch.diagonal, batch.scales, batch.alpha, batch.left)
-    start = len(a) - len(weighted)
-    for p in range(len(weighted)):
-        for w in range(LANES):
-            weighted[p, w] = a[start + p, w]
-    back(a, batch.scales, weighted)
-
-
-@jitted
-def _factorize(a: Array, y: Array, diagonal: Array, scales: Array, solved: Array, left: Array) -> None:
-    """The Cholesky factor of C over its lower triangle a (P, LANES), whose last row becomes b = L^-1 k.
-
-    diagonal (m + 1, LANES): of C.  scales (m, LANES): one over the factor's diagonal.  solved (m, LANES): c = L^-1 y.
-    left (2, LANES): the conditional variance, and what the last of y is beyond its conditional mean. NaN, or a variance
-    that is not positive, where C is not positive definite.
-    """
-    last = len(y) - 1
-    for p in range(last + 1):
-        row = p * (p - 1) // 2
-        for q in range(p):
-            column = q * (q - 1) // 2
-            for w in range(LANES):
-                left[0, w] = a[row + q, w]
-            for k in range(q):
-                for w in range(LANES):
-                    left[0, w] -= a[row + k, w] * a[column + k, w]
-            for w in range(LANES):
-                a[row + q, w] = left[0, w] * scales[q, w]
-        for w in range(LANES):
-            left[0, w] = diagonal[p, w]
-            left[1, w] = y[p, w]
-        for k in range(p):
-            for w in range(LANES):
-                left[0, w] -= a[row + k, w] * a[row + k, w]
-            for w in range(LANES):
-                left[1, w] -= a[row + k, w] * solved[k, w]
-        if p < last:
-            for w in range(LANES):
-                scales[p, w] = 1.0 / math.sqrt(left[0, w])
-            for w in range(LANES):
-                solved[p, w] = left[1, w] * scales[p, w]
-
-
-@jitted
-def back(a: Array, scales: Array, right: Array) -> None:
-    """L'^-1 right, over right (m, LANES)."""
-    for p in range(len(scales) - 1, -1, -1):
-        row = p * (p - 1) // 2
-        for w in range(LANES):
-            right[p, w] *= scales[p, w]
-        for q in range(p):
-            for w in range(LANES):
-                right[q, w] -= a[row + q, w] * right[p, w]
-
-
-@jitted
-def adjoint(batch: Batch, u: Array, t: Array) -> None:
-    """u and t (m + 1, LANES); `alpha` becomes C^-1 y."""
-    left, weighted, alpha = batch.left, batch.weighted, batch.alpha
-    back(batch.covariance, batch.scales, alpha)
-    size = len(weighted)
-    for w in range(LANES):
-        t[size, w] = 0.5 * (1.0 - left[1, w] * left[1, w] / left[0, w]) / left[0, w]
-        u[size, w] = 1.0
-    for p in range(size):
-        for w in range(LANES):
-            u[p, w] = -weighted[p, w]
-            t[p, w] = -t[size, w] * weighted[p, w] - left[1, w] / left[0, w] * alpha[p, w]
-
 
 # ---- of stationary kernels -------------------------------------------------------------------------------------------
 
@@ -217,7 +107,7 @@ def conditionals(
     NaN or infinity where a covariance is not positive definite.
     """
     (count, size), dimension = near.shape, places.shape[1]
-    batch = _room(1, dimension, size)
+    batch = room(1, dimension, size)
     z, slope = batch.z, batch.slope[0]
     batch.diagonal[:, :] = 1.0 + ratio
     u, t = np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
@@ -254,63 +144,34 @@ def means(
     starts: IntArray,
     y: Array,
     diagonals: Array,
-    prior: float,
+    prior: Array,
     queries: Array,
     near: Neighbours,
     result: Array,
     weights: Array,
 ) -> None:
-    """result (T, 2): mean and what is explained of a prior variance, and the weights (T, m) of the observations.
+    """result (T, 2): mean and what is explained of a prior variance (T,), and the weights (T, m) of the observations.
 
     NaN, or more than `prior` explained, where a covariance is not positive definite. Observations are means over the
     points starts[n] .. starts[n + 1] of places (P, D). diagonals: (N,) of C.  near: those with fewer points come first.
     """
-    (count, size), dimension, widest = near.shape, places.shape[1], 1
-    for t in range(count):
-        for p in range(size):
-            widest = max(widest, starts[near[t, p] + 1] - starts[near[t, p]])
-    batch, slots = _room(1, dimension, size), widest * size + 1
-    z, share = np.empty((dimension, slots, LANES)), np.empty((slots, LANES))
-    pairs, profiles = np.empty((widest * slots, LANES)), np.empty((widest * slots, LANES))
-    first = np.zeros(size + 2, dtype=np.int64)  # where the points of each neighbour begin; the query is the last one
+    (count, size), dimension = near.shape, places.shape[1]
+    batch, over = room(1, dimension, size), room_for_means(dimension, starts, near)
     for start in range(0, count, LANES):
-        for p in range(size):
-            most = 1
-            for w in range(LANES):
-                n = near[min(start + w, count - 1), p]
-                most = max(most, starts[n + 1] - starts[n])
-            first[p + 1] = first[p] + most
-        last = first[size]
-        first[size + 1] = last + 1
-        for w in range(LANES):
-            row = min(start + w, count - 1)
-            for p in range(size):
-                n = near[row, p]
-                batch.values[p, w], batch.diagonal[p, w] = y[n], diagonals[n]
-                own = starts[n + 1] - starts[n]
-                for i in range(first[p + 1] - first[p]):  # of fewer points the first again, which counts for nothing
-                    share[first[p] + i, w] = 1.0 / own if i < own else 0.0
-                    for d in range(dimension):
-                        z[d, first[p] + i, w] = places[starts[n] + (i if i < own else 0), d]
-            batch.values[size, w], batch.diagonal[size, w], share[last, w] = 0.0, prior, 1.0
-            for d in range(dimension):
-                z[d, last, w] = queries[row, d]
-        if last == size:  # one point each
-            _distances(z, size + 1, batch.slope[0])
+        take_places(batch, over, places, starts, y, diagonals, prior, queries, near, start)
+        if over.first[size] == size:  # one point each
+            _distances(over.z, size + 1, batch.slope[0])
             profile(kind, batch.slope[0], batch.covariance)
         else:
-            _mean_profiles(kind, z, share, first, pairs, profiles, batch.covariance)
+            _mean_profiles(kind, over, batch.covariance)
         factorize(batch)
-        for w in range(min(LANES, count - start)):
-            result[start + w, 0] = -batch.left[1, w]
-            result[start + w, 1] = prior - batch.left[0, w]
-            weights[start + w] = batch.weighted[:, w]
+        give(batch, start, result, weights)
 
 
 @jitted
-def _mean_profiles(kind: int, z: Array, share: Array, first: IntArray, pairs: Array, profiles: Array, a: Array) -> None:
-    """a (P, LANES): means of phi over the points first[p] .. first[p + 1] of both, which count by their share."""
-    pair = 0
+def _mean_profiles(kind: int, over: MeanBatch, a: Array) -> None:
+    """a (P, LANES): means of phi over the places of both neighbours, which count by their share."""
+    z, first, pairs = over.z, over.first, over.squares
     for p in range(1, len(first) - 1):
         others, k = first[p], 0
         for i in range(first[p], first[p + 1]):
@@ -321,16 +182,8 @@ def _mean_profiles(kind: int, z: Array, share: Array, first: IntArray, pairs: Ar
                     for w in range(LANES):
                         pairs[k, w] += (z[d, i, w] - z[d, j, w]) ** 2
                 k += 1
-        profile(kind, pairs[:k], profiles[:k])
-        for q in range(p):
-            for w in range(LANES):
-                a[pair, w] = 0.0
-            for i in range(first[p], first[p + 1]):
-                for j in range(first[q], first[q + 1]):
-                    k = (i - first[p]) * others + j
-                    for w in range(LANES):
-                        a[pair, w] += share[i, w] * share[j, w] * profiles[k, w]
-            pair += 1
+        profile(kind, pairs[:k], over.profiles[:k])
+        average(over, p, a)
 
 
 # ---- of sums and products of leaves, each observation with its own noise ---------------------------------------------
@@ -350,34 +203,51 @@ def _square(kind: int, z: Array, scale: float, period: float, p: int, q: int, w:
 
 
 @jitted
-def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, phi: Array, slope: Array) -> None:
-    """phi and -phi'(s), (P, LANES), of one leaf with hyperparameters `own`; z (D, m + 1, LANES)."""
-    size, count, pair = z.shape[1], len(axes), 0
-    for p in range(1, size):
-        for q in range(p):
+def _leaf_squares(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, p: int, q: int, s: Array) -> None:
+    """s (LANES,) of two points of z (D, S, LANES); of a linear leaf phi itself."""
+    for w in range(LANES):
+        s[w] = 0.0
+    count = len(axes)
+    for k in range(count):
+        d = axes[k]
+        if kind == LINEAR:
             for w in range(LANES):
-                s = 0.0
-                for k in range(count):
-                    d = axes[k]
-                    if kind == LINEAR:
-                        s += z[d, p, w] * z[d, q, w]
-                    else:
-                        period = own[count + k] if kind == PERIODIC else 1.0
-                        s += _square(kind, z[d], own[0 if alike else k], period, p, q, w)
-                slope[pair, w] = s
-            pair += 1
+                s[w] += z[d, p, w] * z[d, q, w]
+        elif kind == PERIODIC:
+            for w in range(LANES):
+                s[w] += _square(kind, z[d], own[0 if alike else k], own[count + k], p, q, w)
+        else:
+            inverse = 1.0 / own[0 if alike else k]
+            for w in range(LANES):
+                s[w] += ((z[d, p, w] - z[d, q, w]) * inverse) ** 2
+
+
+@jitted
+def _leaf_profile(kind: int, own: Array, phi: Array, slope: Array) -> None:
+    """phi and -phi'(s), (n, LANES), from s, which `slope` has."""
     if kind == LINEAR:
         phi[:, :] = slope
         return
     if kind == RQ:
         alpha = own[len(own) - 1]
-        for i in range(pair):
+        for i in range(len(phi)):
             for w in range(LANES):
                 ratio = 1.0 + slope[i, w] / alpha
                 phi[i, w] = math.exp(-alpha * math.log(ratio))
                 slope[i, w] = phi[i, w] / ratio
         return
     profile(SE if kind == PERIODIC else kind, slope, phi)
+
+
+@jitted
+def leaf_values(kind: int, alike: bool, z: Array, own: Array, axes: IntArray, phi: Array, slope: Array) -> None:
+    """phi and -phi'(s), (P, LANES), of one leaf with hyperparameters `own`; z (D, m + 1, LANES)."""
+    pair = 0
+    for p in range(1, z.shape[1]):
+        for q in range(p):
+            _leaf_squares(kind, alike, z, own, axes, p, q, slope[pair])
+            pair += 1
+    _leaf_profile(kind, own, phi, slope)
 
 
 @jitted
@@ -537,7 +407,7 @@ def general_conditionals(
     """
     count, size = near.shape
     own = kernel.first[len(kernel.kinds)] + len(kernel.terms)
-    batch = _room(len(kernel.kinds), inputs.shape[1], size)
+    batch = room(len(kernel.kinds), inputs.shape[1], size)
     u, t, crossed = np.empty((size + 1, LANES)), np.empty((size + 1, LANES)), np.empty((size + 1, LANES))
     weights, total = np.empty_like(batch.covariance), np.empty((len(kernel.theta), LANES))
     for start in range(0, count, LANES):
@@ -579,7 +449,7 @@ def general_means(
     NaN where a covariance is not positive definite.
     """
     count, size = near.shape
-    batch = _room(len(kernel.kinds), inputs.shape[1], size)
+    batch = room(len(kernel.kinds), inputs.shape[1], size)
     for start in range(0, count, LANES):
         _take(batch, inputs, y, noise, near, start)
         for w in range(LANES):
@@ -587,7 +457,45 @@ def general_means(
             for d in range(inputs.shape[1]):
                 batch.z[d, size, w] = queries[min(start + w, count - 1), d]
         _general_solve(kernel, batch)
-        for w in range(min(LANES, count - start)):
-            result[start + w, 0] = -batch.left[1, w]
-            result[start + w, 1] = batch.diagonal[size, w] - batch.left[0, w]
-            weights[start + w] = batch.weighted[:, w]
+        give(batch, start, result, weights)
+
+
+@jitted
+def general_means_of_places(
+    kernel: Layout,
+    places: Array,
+    starts: IntArray,
+    y: Array,
+    diagonals: Array,
+    prior: Array,
+    queries: Array,
+    near: Neighbours,
+    result: Array,
+    weights: Array,
+) -> None:
+    """As `means`, with any kernel."""
+    (count, size), dimension = near.shape, places.shape[1]
+    batch, over = room(1, dimension, size), room_for_means(dimension, starts, near)
+    phi = np.empty((len(kernel.kinds), *over.squares.shape))
+    for start in range(0, count, LANES):
+        take_places(batch, over, places, starts, y, diagonals, prior, queries, near, start)
+        _mean_covariances(kernel, over, phi, batch.covariance)
+        factorize(batch)
+        give(batch, start, result, weights)
+
+
+@jitted
+def _mean_covariances(kernel: Layout, over: MeanBatch, phi: Array, a: Array) -> None:
+    """a (P, LANES): means of the covariance over the places of both. phi: (L, n, LANES), as `MeanBatch` has them."""
+    first = over.first
+    for p in range(1, len(first) - 1):
+        count = (first[p + 1] - first[p]) * first[p]
+        for leaf in range(len(kernel.kinds)):
+            (own, axes), kind, k = _own(kernel, leaf), kernel.kinds[leaf], 0
+            for i in range(first[p], first[p + 1]):
+                for j in range(first[p]):
+                    _leaf_squares(kind, kernel.alike[leaf], over.z, own, axes, i, j, over.squares[k])
+                    k += 1
+            _leaf_profile(kind, own, phi[leaf, :count], over.squares[:count])
+        sums(kernel.terms, kernel.variances, phi[:, :count], -1, over.profiles[:count])
+        average(over, p, a)

@@ -231,7 +231,7 @@ class StationaryData(OrderedData):
         if loops is not None and kind is not None:
             size, prior = len(self.values), 1.0 + self.ratio
             data = self.places, np.arange(size + 1), self.values, np.full(size, prior)
-            loops.means(kind, *data, prior, self._placed(queries), near, result, weights)
+            loops.means(kind, *data, np.full(len(queries), prior), self._placed(queries), near, result, weights)
             result *= [self.unit, self.unit**2]
 
     def _covariance(self, near: RowNumbers) -> tuple[Array | None, float, tuple[Array, Array]]:
@@ -403,26 +403,28 @@ class MeansData(CompositeData):
         result[single] = part
 
     def fast_means(self, queries: Array, near: Neighbours, result: Array, weights: Array) -> None:
-        loops, kernel, counts = compiled(), self._stationary, self._points.counts[near]
-        kind = None if kernel is None else KINDS.get(type(kernel))
-        if loops is None:
-            return
-        if kernel is None or kind is None:
-            single = (counts == 1).all(axis=1)
-            part, weights_part = result[single], weights[single]
-            super().fast_means(queries[single], near[single], part, weights_part)
-            result[single], weights[single] = part, weights_part
+        loops, made, counts = compiled(), layout(self.kernel, self.h), self._points.counts[near]
+        if loops is None or made is None:
             return
         # Batches work on as many points as any of their queries has in the same place of the order: alike go together.
         queue, order = np.argsort(counts.sum(axis=1), kind="stable"), np.argsort(counts, axis=1, kind="stable")
         sorted_near = np.take_along_axis(near, order, axis=1)[queue]
         part, weights_part = result[queue], weights[queue]
-        scales, signal = kernel.split(self.h)
-        places, starts = np.ascontiguousarray(self._points.places / scales), self._points.starts
-        values, diagonal = self.values / signal, (self._variances + self.noise) / signal**2
-        queries = np.ascontiguousarray(queries[queue] / scales)
-        loops.means(kind, places, starts, values, diagonal, 1.0, queries, sorted_near, part, weights_part)
-        result[queue] = part * [signal, signal**2]
+        starts, diagonal, queries = self._points.starts, self._variances + self.noise, queries[queue]
+        into = sorted_near, part, weights_part
+        kernel = self._stationary
+        kind = None if kernel is None else KINDS.get(type(kernel))
+        if kernel is None or kind is None:
+            prior, places = self.kernel.variance(queries, self.h), np.ascontiguousarray(self._points.places)
+            data = places, starts, self.values, diagonal, prior, np.ascontiguousarray(queries)
+            loops.general_means_of_places(made, *data, *into)
+        else:
+            scales, signal = kernel.split(self.h)
+            places, queries = (np.ascontiguousarray(inputs / scales) for inputs in (self._points.places, queries))
+            data = places, starts, self.values / signal, diagonal / signal**2, np.ones(len(queries)), queries
+            loops.means(kind, *data, *into)
+            part *= [signal, signal**2]
+        result[queue] = part
         weights[queue[:, None], order[queue]] = weights_part
 
     @cached_property
