@@ -499,7 +499,7 @@ class Source:
 
     def stored(self, path: Path) -> SignedRoster | None:
         """A roster on disk, whose signature is checked again; None if there is no file."""
-        data = read_private(path, LONGEST_ROSTER)
+        data = read_private(path, LONGEST_ROSTER) if path.parent.is_dir() else None
         if data is None:
             return None
         try:
