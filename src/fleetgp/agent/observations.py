@@ -17,7 +17,7 @@ from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.requests import Reply
 from fleetgp.agent.threads import Inbox
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import outer_corners
+from fleetgp.consensus.agreements import FEWEST_ROWS, outer_corners
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
@@ -53,6 +53,8 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         group=description.id_of(name) if description.noise_model.groups else 0,
         private=description.private is not None,
     )
+    if data.file is not None and not data.file.exists():
+        log.warn("no data file", file=str(own.data), why="the agent starts without its rows")
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
     journal = data.journal
@@ -73,6 +75,7 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
 class ObservationStore:
     """The rows of a file and of a journal. Any thread may append and read; one refreshes.
 
+    file: None if there is none. It may come later; then it is read if it is watched, or at the next start.
     inputs, target, deviation: the columns of the file; there may be no deviation.  journal: of the rows that were sent.
     watched: somebody may be writing to the file; of a CSV only whole lines count.
     noise_model, group: how the noise differs, and which group is this agent's.
@@ -81,7 +84,7 @@ class ObservationStore:
 
     def __init__(
         self,
-        file: Path,
+        file: Path | None,
         inputs: Sequence[str],
         target: str,
         journal: Path,
@@ -126,10 +129,13 @@ class ObservationStore:
     def place(self) -> dict[str, list[float]]:
         """Where the rows are: the corners of their box, and their mean. Computed again only where there are others.
 
-        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
+        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean. Empty
+        without rows.
         """
         parts = (self._table, self.journal.rows)
         known, place = self._place
+        if not self.rows:
+            return {}
         if known[0] is not parts[0] or known[1] is not parts[1]:
             inputs = self.shard.inputs
             low, high, centre = inputs.min(axis=0), inputs.max(axis=0), inputs.mean(axis=0)
@@ -155,6 +161,11 @@ class ObservationStore:
         with self._writing:
             # What was taken once is not judged again: the file may have changed since.
             values = self._without_gaps(values, judged=not self.journal.knows(name))
+            if self._too_few(self.rows + len(values)):
+                raise InputError(
+                    f'private = "rows" needs at least {FEWEST_ROWS} rows of an agent that has any, got {len(values)}: '
+                    "observe more at once"
+                )
             return Appended(len(values), not self.journal.append(values, name))
 
     def _without_gaps(self, values: Array, *, judged: bool) -> Array:
@@ -177,16 +188,24 @@ class ObservationStore:
     def refresh(self) -> int:
         """Read the file again if it has changed; by how many rows."""
         stamp = self._stamped()
-        if stamp is None:
-            raise InputError(f"{self.file}: the file is gone; its rows are still used")
         if stamp == self._stamp:
             return 0
-        before = len(self._table)
-        self._table = self._read()
-        return len(self._table) - before
+        if stamp is None:
+            raise InputError(f"{self.file}: the file is gone; its rows are still used")
+        before, table = len(self._table), self._read()
+        if self._too_few(len(table) + len(self.journal.rows)):  # until there are more
+            return 0
+        self._table = table
+        return len(table) - before
+
+    def _too_few(self, rows: int) -> bool:
+        """Whether so many rows would not stay private."""
+        return self.private and 0 < rows < FEWEST_ROWS
 
     def _read(self) -> Array:
         stamp = self._stamped()
+        if self.file is None or stamp is None:
+            return np.zeros((0, len(self.columns)))
         written = self.watched and self.file.suffix.lower() == ".csv" and self.file.is_file()
         text = self.file.read_bytes() if written else b""
         values = None if text and not text.endswith(b"\n") else self._values(self.file)
@@ -197,6 +216,8 @@ class ObservationStore:
 
     def _read_lines(self, text: bytes) -> Array:
         """The whole lines of a file that is being written; there will be another look at it."""
+        if not text:
+            return np.zeros((0, len(self.columns)))
         private_folder(self._copy.parent)
         with whole(self._copy) as partial:
             partial.write_bytes(text)
@@ -210,14 +231,18 @@ class ObservationStore:
         columns = Columns(self.inputs, self.columns[-1], deviation=self._deviation, fill=self.fill, reading=how)
         columns.check()
         table = plain_csv(file, columns.all) or read_columns(file, columns.all, reading=how, targets=columns.targets)
+        if not len(table.columns[self.columns[-1]]):  # a header alone: its rows may come
+            return np.zeros((0, len(self.columns)))
         read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
         self.dropped, self.units = read.dropped, read.units
         return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
         try:
-            facts = self.file.stat()
+            facts = None if self.file is None else self.file.stat()
         except OSError:
+            facts = None
+        if facts is None or not facts.st_size:  # one that is being made
             return None
         return facts.st_mtime_ns, facts.st_size
 
@@ -257,8 +282,10 @@ def plain_csv(file: Path, names: Sequence[str]) -> Table | None:
         found = header.split(",")
         columns = [found.index(name) for name in names]
         even = all(line.count(",") == len(found) - 1 for line in lines)
-        if not lines or not even or len(set(found)) < len(found) or _NOT_PLAIN.search(text):
+        if not even or len(set(found)) < len(found) or _NOT_PLAIN.search(text):
             return None
+        if not lines:
+            return Table({name: np.zeros(0) for name in names})
         rows = np.loadtxt(lines, delimiter=",", usecols=columns, ndmin=2, comments=None)
     except (OSError, ValueError):  # no text, not these columns, or cells without a number: the other reader explains it
         return None

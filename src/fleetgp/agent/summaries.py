@@ -671,7 +671,7 @@ def _summary_of(head: Head, body: bytes, description: Description) -> Summary | 
             own_members = members[: len(groups)]
             if groups.counts.tolist() == [float(len(one)) for one in own_members]:
                 groups = replace(groups, members=own_members)
-        if name in description.names:  # another one is no agent any more
+        if name in description.names and description.counts(name):  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:

@@ -8,6 +8,7 @@
 | leaving | `node` | closes the links, which may take long |
 | recorder | `agent` | writes new rows to disk |
 | deadlines | `agent` | ends questions whose time is up |
+| admission | `agent` | takes in newer rosters |
 | watch | `agent` | looks whether the data file has changed |
 | service | `service` | answers the operator |
 | metrics | `service` | answers Prometheus |
