@@ -76,7 +76,7 @@ DATA: list[Bad] = [
     (
         lambda: gp.Fleet([(X[:0], Y[:0])], kernel="se", normalize=False),
         INPUT,
-        "agent 0 has no data: every agent needs at least one point",
+        "no agent has data: expected at least one point in the fleet",
     ),
     (
         lambda: gp.Fleet([(X, 1j * Y)], kernel="se", normalize=False),

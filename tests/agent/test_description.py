@@ -190,7 +190,7 @@ def test_starts_and_names(tmp_path: Path) -> None:
             15,
             "unknown consensus 'mean': choose",
         ),
-        ('data = "auv3.csv"', "", 30, "agent.data is missing"),
+        ('endpoint = "tcp/127.0.0.1:7403"', "", 30, "agent.endpoint is missing"),
         ('target = "sst"', 'traget = "sst"', 3, "traget is unknown: is it misspelt? (and 1 more)"),
         ('data = "auv3.csv"', 'data = "auv3.csv"\nmetrics = 0', 34, "agent.metrics"),
     ],

@@ -128,7 +128,6 @@ def test_what_cannot_be_asked_for_is_one_clear_error(tmp_path: Path) -> None:
         ({"where": "depth > 3"}, "expected one of the columns day, x, t"),
         ({"between": [3, 1]}, "expected the earlier time first"),
         ({"between": 3}, "expected two times"),
-        ({"where": "t >= 0"}, "0 of 8 rows would be left, and an agent needs 1 or more"),
     ):
         with pytest.raises(InputError, match=message):
             data.remove("r", **which)
@@ -141,9 +140,11 @@ def test_what_cannot_be_asked_for_is_one_clear_error(tmp_path: Path) -> None:
         timeless.forget(3.0, "x")
     with pytest.raises(InputError, match="window: expected an input that is the time"):
         opened(tmp_path, time=None, window=3.0)
-    with pytest.raises(InputError, match="1 of 8 rows would be left, and an agent needs 5 or more"):
+    with pytest.raises(InputError, match="1 of 8 rows would be left, and private"):
         opened(tmp_path, private=True).remove("r", where="t > 1")
     assert data.rows == 8
+    data.remove("all", where="t >= 0")
+    assert (data.rows, opened(tmp_path).rows, opened(tmp_path).place) == (0, 0, {})
 
 
 def spread(folder: Path, **options: Any) -> ObservationStore:

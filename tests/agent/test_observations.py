@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fleetgp.agent.observations import plain_csv
+from fleetgp.agent.observations import ObservationStore, plain_csv
 from fleetgp.errors import InputError
 from fleetgp.io.tables import read_columns
 from tests.agent.stores import Rows, store, told
@@ -133,11 +133,42 @@ def test_plain_numbers_are_the_same_bits_without_pandas(tmp_path: Path) -> None:
             assert values.tobytes() == expected.columns[name].astype(float).tobytes(), (text, name)
 
 
-@pytest.mark.parametrize(
-    "text", ["x,boat,y,t", "", "x,boat,y,y,t\n1,a,2,2,3", *(f"x,boat,y,t\n{row}\n" for row in OTHERS)]
-)
+@pytest.mark.parametrize("text", ["", "x,boat,y,y,t\n1,a,2,2,3", *(f"x,boat,y,t\n{row}\n" for row in OTHERS)])
 def test_all_other_files_are_left_to_pandas(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_text(text, encoding="utf-8")
     assert plain_csv(tmp_path / "a.csv", ["x", "y", "t"]) is None
     assert plain_csv(tmp_path / "b.csv", ["x"]) is None
     assert plain_csv(tmp_path / "a.npz", ["x"]) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "x,y,t\n"], ids=["no file", "an empty file", "a header"])
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_agent_may_start_without_rows(text: str | None, watched: bool, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    data = ObservationStore(file, ("x", "y"), "t", tmp_path / "told.jsonl", watched=watched)
+    assert (data.rows, data.place, data.shard.inputs.shape) == (0, {}, (0, 2))
+    data.append([[4.0, 5.0, 6.0]])
+    file.write_text("x,y,t\n1,2,3\n", encoding="utf-8")
+    assert (data.refresh(), data.rows, data.place["low"]) == (1, 2, [1.0, 2.0])
+
+
+def test_an_agent_may_have_no_file_at_all(tmp_path: Path) -> None:
+    data = ObservationStore(None, ("x", "y"), "t", tmp_path / "told.jsonl", watched=True)
+    assert (data.rows, data.refresh()) == (0, 0)
+    assert data.append([[1.0, 2.0, 3.0]]) == (1, False)
+    assert data.shard.values.tolist() == [3.0]
+
+
+def test_private_rows_do_not_begin_with_a_few(tmp_path: Path) -> None:
+    """Whether they are sent, or appended to a watched file."""
+    file = tmp_path / "a.csv"
+    data = ObservationStore(file, ("x", "y"), "t", tmp_path / "told.jsonl", watched=True, private=True)
+    with pytest.raises(InputError, match="needs at least 5 rows of an agent that has any, got 2"):
+        data.append([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    for rows, known in ((4, 0), (5, 5)):
+        file.write_text("x,y,t\n" + "1,2,3\n" * rows, encoding="utf-8")
+        data.refresh()
+        assert data.rows == known
+    assert data.append([[4.0, 5.0, 6.0]]).rows == 1

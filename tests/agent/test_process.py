@@ -33,10 +33,10 @@ def test_an_error_is_an_exit_code_even_if_the_session_does_not_end(
         codes.append(code)
         raise _Exited
 
-    def start(description: Any, name: str, log: Log) -> Any:
+    def start(description: Any, name: str, log: Log, before: Any) -> Any:
         return SimpleNamespace(node=SimpleNamespace(left=False), threads=Threads(log))
 
-    def run(_: Any) -> None:
+    def run(*_: Any) -> None:
         if error is not None:
             raise error
 

@@ -18,6 +18,7 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Log
 from fleetgp.agent.requests import TrainRequest
+from fleetgp.agent.roster import SignedRoster
 from fleetgp.agent.service import Service
 from fleetgp.agent.totals import CONTENTS, Contents, Part, load_totals
 from fleetgp.kernels.stationary import KERNELS
@@ -226,6 +227,23 @@ def test_members_with_older_totals_and_none_get_the_best(tmp_path: Path, monkeyp
         assert (answer["data_of"], answer["left_out"]) == (["a0", "a1", "a2"], [])
         (lost,) = said(tmp_path / "a1.log", "rows of others are not in the totals any more")
         assert lost["agents"] == ["a3"]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_rows_of_an_agent_that_left_count_if_they_are_kept(keep: bool, tmp_path: Path) -> None:
+    """Nobody can take them out of the sums alone: the members make new ones, unless the rows are kept."""
+    description, shards = describe(tmp_path, 3, edges=[(0, 1), (1, 2), (0, 2)], **EXACT)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents))
+    roster = SignedRoster(description.roster.without("a2", keep_rows=keep))
+    later = description.with_roster(roster)
+    with living(later, "a0", tmp_path) as one, living(later, "a1", tmp_path) as other:
+        until(lambda: together(one, other))
+        answer = ask(later, "a1", QUERIES)
+        assert_exact(answer, shards if keep else shards[:2], other)
+        assert answer["data_of"] == ["a0", "a1", *(["a2"] if keep else [])]
+        assert answer["missing"] == []
+    assert len(said(tmp_path / "a0.log", "totals dropped")) == (0 if keep else 1)
 
 
 def test_an_agent_that_comes_back_is_added_once(tmp_path: Path) -> None:

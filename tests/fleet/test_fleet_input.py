@@ -31,7 +31,7 @@ def with_nan(part: int) -> Shard:
         ([GOOD, (np.zeros(3), np.zeros(3))], "agent 1: X must be"),
         ([GOOD, (np.zeros((3, 2)), np.zeros((3, 1)))], "agent 1: X must be"),
         ([GOOD, (np.zeros((3, 1)), np.zeros(3))], "agent 1: X has 1 columns, but agent 0 has 2"),
-        ([GOOD, (np.zeros((0, 2)), np.zeros(0))], "agent 1 has no data"),
+        ([(np.zeros((0, 2)), np.zeros(0))] * 2, "no agent has data"),
         ([GOOD, np.zeros((3, 2))], "agent 1: expected a pair"),
         ([GOOD, (GOOD[0], np.full(3, 1e160))], "agent 1: y has values beyond 1e100"),
         ([(np.array([["a", "b"]]), np.zeros(1))], "agent 0: X: expected a numeric array, got text"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,12 @@ import pytest
 pytest.importorskip("zenoh")
 
 from fleetgp.agent.description import read_description
+from fleetgp.agent.roster import SignedRoster
 from fleetgp.errors import InputError, NetworkError
+from fleetgp.operator.launch import free_ports
 from fleetgp.page.watch import Watch
 from tests.agent.fleets import ask, describe, running, serving, until
+from tests.agent.test_totals import living
 
 
 def test_a_fleet_is_watched_asked_and_trained(tmp_path: Path) -> None:
@@ -57,3 +61,24 @@ def test_a_fleet_is_watched_asked_and_trained(tmp_path: Path) -> None:
     finally:
         watch.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("page")]
+
+
+def test_the_page_follows_a_newer_roster(tmp_path: Path) -> None:
+    """One has left and one has joined since the page was opened: it shows the members, and asks as one of them."""
+    description, _ = describe(tmp_path, 3, edges=[(0, 1), (1, 2), (0, 2)], connect=1)
+    (port,) = free_ports(1)
+    roster = description.roster.joined("a3", f"tcp/127.0.0.1:{port}", ["a0"]).without("a2")
+    newer = description.with_roster(SignedRoster(roster))
+    watch = Watch(description, pause=0.1)
+    try:
+        watch.start()
+        with ExitStack() as closing:
+            agents = [closing.enter_context(living(newer, name, tmp_path)) for name in ("a0", "a1")]
+            until(lambda: list(watch.picture()[1]["agents"]) == ["a0", "a1", "a3"])
+            until(lambda: serving(agents))
+            until(lambda: watch.picture()[1]["agents"]["a0"].get("phase") == "serving")
+            assert watch.ask({"point": [0.5, 0.5]})["took_part"]
+            shown = watch.picture()[1]["agents"]
+            assert "problem" not in shown["a0"] or not shown["a0"]["problem"]
+    finally:
+        watch.close()

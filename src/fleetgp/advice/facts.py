@@ -151,7 +151,7 @@ class StandIns(Observations):
         return self._with(0).rows(np.arange(len(self))[chosen] % len(self.values))
 
     def drawn(self, count: int, seed: int) -> IntArray:
-        return np.arange(count)
+        return np.arange(min(count, len(self)))
 
     def followed_by(self, others: Sequence[Observations]) -> Observations:
         result = super().followed_by(others)
@@ -176,7 +176,7 @@ def gathered(facts: Facts, kernel: Kernel, queries: int, here: BoolArray | None 
     for agent, size in enumerate(facts.sizes):
         inputs = rng.uniform(0.25, 0.75, (min(size, APART), facts.dimension))
         if here is None or here[agent]:
-            inputs[0] = HERE
+            inputs[:1] = HERE
         shards.append(_observed(kernel, inputs, size, agent))
     return Scene(InMemory(shards), np.full((queries, facts.dimension), at))
 
@@ -292,6 +292,8 @@ class StandInPosterior:
         return self._known(queries) * self._of.kernel.variance(queries, self.hyperparameters)
 
     def _known(self, queries: Array) -> Array:
+        if not self._of.size:
+            return np.zeros(len(queries))
         here = np.isclose(queries, self._of.data.inputs[0], rtol=1e-9, atol=1e-9).all(axis=1)
         return np.where(here, EXPLAINED, 0.0)
 

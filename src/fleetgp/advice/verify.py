@@ -535,6 +535,8 @@ def _engines(subject: Subject) -> Iterator[Check]:
 
 def _engine_error(expert: Expert, theta: Array) -> float:
     """The largest difference to the formulas as they read."""
+    if not expert.size:
+        return 0.0
     data, kernel, places = expert.data, expert.kernel, expert.data.inputs[:QUERIED]
     try:
         result = expert.evaluate(np.log(theta))

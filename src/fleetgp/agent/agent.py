@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fleetgp.agent.description import Description
+from fleetgp.agent.admission import Admission
+from fleetgp.agent.description import ROSTER, Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.memory import AgentState, Memory
 from fleetgp.agent.node import Node
@@ -29,16 +30,24 @@ TIDYING = 60.0
 
 
 class Agent:
-    """One agent of a fleet, in this process. `run` works until `stop` is called; any thread may call the others."""
+    """One agent of a fleet, in this process. `run` works until `stop` is called; any thread may call the others.
 
-    def __init__(self, description: Description, name: str, log: Log) -> None:
-        """Read the agent's files, open its links and start its threads."""
+    successor: the description with a newer roster, once one was taken over: `run` ends then, for another `Agent`.
+    """
+
+    def __init__(self, description: Description, name: str, log: Log, before: Agent | None = None) -> None:
+        """Read the agent's files, open its links and start its threads.
+
+        before: this agent with the roster before, which has ended.
+        """
         self.description, self.name, self.log = description, name, log
         self.id = description.id_of(name)
+        description.check_member(name)
+        self.successor: Description | None = None
         own, folder = description.agents[self.id], description.state / name
         own_folder(folder)
         self.data = store_of(description, name, folder, log)
-        if description.private is not None and self.data.rows < FEWEST_ROWS:
+        if description.private is not None and 0 < self.data.rows < FEWEST_ROWS:
             raise InputError(
                 f'{name}: private = "rows" needs at least {FEWEST_ROWS} rows of every agent, got {self.data.rows}: '
                 "means and extremes over so few reveal them. Start it when its file has more"
@@ -48,22 +57,28 @@ class Agent:
         self.data.regroup = self.memory.regroup
         self.data.tidy()
         self.threads = Threads(log)
-        self.node = Node(description, self.id, log, self.threads)
+        self.activity: Activity = Activity() if before is None else before.activity
+        self.requests: Requests = Requests(log) if before is None else before.requests
+        self.admission = Admission(description, folder / ROSTER, log, self._spread, self._renew)
+        awaited = None if before is None else [id for id in before.company if id in description.present]
+        self.node = Node(description, self.id, log, self.threads, rosters=self.admission.put, awaited=awaited)
         self.node.theta = self.memory.log_theta
-        self.activity, self.requests = Activity(), Requests(log)
         self._recorder = Recorder(name, self.data, log, self.node.wake)
         state = AgentState(description, self.id, self.data, self.memory, self.requests, self.activity, log)
         self.loop = ViewLoop(state, self.node)
         self._closed = False
+        self.company: tuple[int, ...] = (self.id,)  # of the last view
         self.threads.failed = self.stop
         self.threads.start("recorder", self._recorder.work, wake=self._recorder.close)
         self.threads.start("deadlines", self._keep_deadlines)
         if description.memory.window is not None:
             self.threads.start("tidying", self._tidy)
+        self.threads.start("admission", lambda: self.admission.work(self.threads.ending), wake=self.admission.wake)
         if own.watch:
             watched = self.data, self.activity, log, self.node.wake, self.threads.ending
             self.threads.start("watch", lambda: watch_file(*watched))
-        log("started", endpoint=own.endpoint, rows=self.data.rows, digest=description.digest[:16])
+        facts = {"rows": self.data.rows, "digest": description.digest[:16], "roster": description.roster.version}
+        log("started" if before is None else "continued", endpoint=own.endpoint, **facts)
 
     def run(self) -> None:
         """Live, view after view. An agent without one of its threads would only seem to work: it ends with an error."""
@@ -73,7 +88,8 @@ class Agent:
         finally:
             self.activity.phase = "stopped"
             self.memory.save()
-            self.requests.refuse_all(f"{self.name} is stopping")
+            why = "is stopping" if self.successor is None else "takes over a newer roster: ask again"
+            self.requests.refuse_all(f"{self.name} {why}")
             self.close()
             self.log("stopped")
         if self.threads.failure is not None:
@@ -82,6 +98,15 @@ class Agent:
     def stop(self) -> None:
         self.loop.stopping.set()
         self.node.stop()
+
+    def _spread(self, roster: bytes) -> None:
+        self.node.links.spread(roster)
+
+    def _renew(self, description: Description) -> None:
+        """End, for an agent with a newer roster."""
+        view = self.node.view
+        self.company, self.successor = ((self.id,) if view is None else view.members), description
+        self.stop()
 
     def close(self) -> None:
         """Leave the fleet, and end all threads. Once: nobody waits a second time for a thread that does not end."""

@@ -273,7 +273,7 @@ def answer_facts(answer: Prediction, model: Trained, tasks: Tasks, description: 
         "prior_only": answer.prior_only.tolist(),
         "said": dict(zip(names, answer.participants.sum(axis=1).tolist(), strict=True)),
         "members": names,
-        "missing": [name for name in description.names if name not in names],
+        "missing": [name for name in description.members if name not in names],
         "method": answer.method,
         "status": answer.status,
         "rounds": sum(ledger.rounds for ledger in ledgers),

@@ -115,6 +115,39 @@ def days_ahead(certificate: Path) -> float:
     return ahead / datetime.timedelta(days=1)
 
 
+def signature_of(text: bytes, key: Path) -> bytes:
+    """Sign bytes with a private key: ECDSA over SHA-256."""
+    c = _cryptography()
+    private: Any = c.serialization.load_pem_private_key(key.read_bytes(), None)
+    signature: bytes = private.sign(text, c.ec.ECDSA(c.hashes.SHA256()))
+    return signature
+
+
+def signing_error(
+    text: bytes, signature: bytes, certificate: bytes, authority: Path, name: str, at: datetime.datetime | None
+) -> str:
+    """Return why bytes do not count as signed in someone's name, or "" if they do.
+
+    certificate: the signer's, PEM.  at: when it must be valid; None: whenever.
+    """
+    c = _cryptography()
+    try:
+        shown = c.x509.load_pem_x509_certificate(certificate)
+        shown.verify_directly_issued_by(_read(authority))
+        common = [attribute.value for attribute in shown.subject.get_attributes_for_oid(c.x509.NameOID.COMMON_NAME)]
+        if common != [name]:
+            return f"it is signed by {shortened(', '.join(common))}, not by the {name}"
+        if at is not None and not shown.not_valid_before_utc <= at <= shown.not_valid_after_utc:
+            begin, end = shown.not_valid_before_utc, shown.not_valid_after_utc
+            return f"the {name}'s certificate is valid from {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC only"
+        shown.public_key().verify(signature, text, c.ec.ECDSA(c.hashes.SHA256()))
+    except c.exceptions.InvalidSignature:
+        return "its signature, or that of the certificate, is wrong: it was changed, or is of another authority"
+    except (ValueError, TypeError, AttributeError) as error:
+        return f"its certificate is none of this fleet's authority: {error}"
+    return ""
+
+
 def _read(certificate: Path) -> Any:
     try:
         return _cryptography().x509.load_pem_x509_certificate(certificate.read_bytes())
@@ -125,12 +158,12 @@ def _read(certificate: Path) -> Any:
 def _cryptography() -> Any:
     """The library's modules, imported when they are needed."""
     try:
-        from cryptography import x509
+        from cryptography import exceptions, x509
         from cryptography.hazmat.primitives import hashes, serialization
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         raise InputError('certificates need cryptography: pip install "fleetgp[fleet]"') from error
-    return SimpleNamespace(x509=x509, hashes=hashes, serialization=serialization, ec=ec)
+    return SimpleNamespace(x509=x509, hashes=hashes, serialization=serialization, ec=ec, exceptions=exceptions)
 
 
 def _common_name(c: Any, name: str) -> Any:

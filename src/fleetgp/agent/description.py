@@ -1,6 +1,6 @@
 """The fleet's description, fleet.toml: its tables, how it is read and checked, and what agents make of it.
 
-It is the same for all agents of a fleet. Needs the extra "fleet".
+It is the same for all agents of a fleet, together with the roster that it holds. Needs the extra "fleet".
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -28,12 +29,14 @@ from pydantic import (
 )
 
 from fleetgp.agent.certificates import AUTHORITY, NAME, NAMED, Credentials, is_host
+from fleetgp.agent.roster import Member, Rank, Roster, SignedRoster, rank_of
 from fleetgp.agent.toml_lines import DEEPEST, Lines, keys_in, too_deep
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import MeanName
 from fleetgp.data.transforms import CoordinatesName, coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import Option, options_in
 from fleetgp.errors import GraphError, InputError, listed, shortened
+from fleetgp.files import read_private
 from fleetgp.fleet.privacy import PREDICTOR, refuse_private, refuse_small_groups
 from fleetgp.graph import Graph
 from fleetgp.io.tables import Missing
@@ -42,6 +45,7 @@ from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.model.noise import NoiseModel
+from fleetgp.network.zenoh.links import LONGEST_ROSTER
 from fleetgp.network.zenoh.session import OPERATOR, is_local
 from fleetgp.options import Keep, MemoryOptions, ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction import DECENTRALIZED_METHODS, PredictionMethod, PredictionOptions, prediction_method
@@ -85,12 +89,13 @@ class _Table(BaseModel):
 class AgentTable(_Table):
     """One agent. From data on all but neighbours concerns it alone: the others need not have the same.
 
+    data: None: it has no file, and gets its rows by `fleetgp observe`.
     show_rows: those who may ask for its status may also see its rows.
     """
 
     name: Name
     endpoint: str
-    data: Place
+    data: Place | None = None
     neighbours: list[str] = []
     missing: Missing = RowOptions.missing
     fill: list[float] | None = None
@@ -265,13 +270,27 @@ LANGUAGE = 1
 SECTIONS, LONG = ("training", "prediction", "memory", "timeouts"), ("agents", "edges")
 
 
-class Description:
-    """A fleet as its file describes it, checked."""
+#: The roster that `fleetgp join` and `fleetgp leave` keep in the folder `state`, and each agent in its own.
+ROSTER = "roster.json"
 
-    def __init__(self, file: FleetFile, folder: Path, graph: Graph) -> None:
-        self._file, self.folder, self.graph = file, folder, graph
+
+class Description:
+    """A fleet as its file and the roster describe it, checked.
+
+    agents, names: by id, those that have left included.  graph: in which these have no links.
+    signed: the roster; None for that of version 0, which is in the file.
+    """
+
+    def __init__(self, source: Source, signed: SignedRoster | None = None) -> None:
+        file = source.file if signed is None else with_members(source.file, signed.roster)
+        self._source, self._file, self.signed, self.folder = source, file, signed, source.folder
+        self.roster = roster_of(file) if signed is None else signed.roster
+        self.graph = Check(file, source, self.roster).graph()
         self.name, self.agents = file.name, tuple(file.agent)
-        self.names = tuple(agent.name for agent in file.agent)
+        self.names = self.roster.names
+        standings = [member.standing for member in self.roster.members]
+        self.present = tuple(id for id, standing in enumerate(standings) if standing == "present")
+        self.without_rows = frozenset(id for id, standing in enumerate(standings) if standing == "left")
         self.inputs, self.target, self.time, self.now = tuple(file.inputs), file.target, file.time, file.now
         self.kernels, self.normalize, self.seed = file.kernels, file.normalize, file.seed
         self.noise_model, self.deviation = file.noise_model, file.deviation
@@ -298,6 +317,45 @@ class Description:
 
     def names_of(self, agents: Iterable[int]) -> list[str]:
         return [self.names[agent] for agent in agents]
+
+    @property
+    def members(self) -> list[str]:
+        """The names of the agents that have not left."""
+        return self.names_of(self.present)
+
+    @property
+    def members_graph(self) -> Graph:
+        """The links between the members, numbered in their order."""
+        position = {member: number for number, member in enumerate(self.present)}
+        return Graph(len(position), [(position[a], position[b]) for a, b in self.graph.edges.tolist()])
+
+    @property
+    def left(self) -> list[str]:
+        """The names of the agents that have left."""
+        return [name for name in self.names if name not in self.members]
+
+    @property
+    def described(self) -> list[str]:
+        """The names of the members that this copy of the file has a table of, with their own settings."""
+        tables = {agent.name for agent in self._source.file.agent}
+        return [name for name in self.members if name in tables]
+
+    def counts(self, name: str) -> bool:
+        """Whether an agent's rows count: as long as it has not left without them."""
+        return self.id_of(name) not in self.without_rows
+
+    def with_roster(self, signed: SignedRoster) -> Description:
+        """The same fleet with another roster, which was checked; or one error where they do not fit together."""
+        return Description(self._source, signed)
+
+    def newest(self, path: Path) -> Description:
+        """With the roster in a file, if it is newer."""
+        stored = self._source.stored(path)
+        return self if stored is None or stored.roster.rank <= self.roster.rank else self.with_roster(stored)
+
+    def rank_in(self, digest: str) -> Rank | None:
+        """The rank of the roster that another agent holds; None if it cannot be compared."""
+        return rank_of(digest[-MARK:]) if len(digest) == len(self.digest) else None
 
     def kernel_of(self, name: str) -> Kernel:
         """The one that a model was trained with; of none, or one of another name, the first."""
@@ -328,9 +386,10 @@ class Description:
     def digest(self) -> str:
         """A number for all that the agents must have in common: everything but files, folders and ports of one's own.
 
-        64 bits of SHA-256, then 12 bits for each setting, by which `differences` names those that differ.
+        64 bits of SHA-256, then 12 bits for each setting, by which `differences` names those that differ, and at last
+        the version and the hash of the roster.
         """
-        return _hex(self._common, 16) + "".join(_hex(value, 3) for _, value in self._settings)
+        return _hex(self._common, 16) + "".join(_hex(value, 3) for _, value in self._settings) + self.roster.mark
 
     def differences(self, digest: str, place: str = "here") -> str:
         """Name the settings in which another description, of which this is the digest, differs, for a message.
@@ -340,12 +399,17 @@ class Description:
         own, settings = self.digest, self._settings
         if len(digest) != len(own):
             return "it holds another fleet description, or is of another version of FleetGP"
-        parts = range(16, len(own), 3)
+        parts = range(16, len(own) - MARK, 3)
+        mine, (its, _) = self.roster.version, rank_of(digest[-MARK:])
+        expected = LONG if mine != its else ()  # another roster has other agents
         differ = [
             name if name in LONG else f"{name} ({'not set' if value is None else shortened(value)} {place})"
             for (name, value), at in zip(settings, parts, strict=True)
-            if own[at : at + 3] != digest[at : at + 3]
+            if own[at : at + 3] != digest[at : at + 3] and name not in expected
         ]
+        if mine != its:
+            versions = f"it holds version {its} of the roster, and {place} is version {mine}"
+            return versions + (f"; and it has different {', '.join(differ)}" if differ else "")
         return f"it holds another fleet description: different {', '.join(differ) or 'settings'}"
 
     @property
@@ -362,7 +426,8 @@ class Description:
     @property
     def _common(self) -> dict[str, Any]:
         common = self._file.model_dump(exclude={"agent", "tls", "state", "checkpoint_rounds"})
-        common["agents"] = [(agent.name, agent.endpoint) for agent in self.agents]
+        standings = [member.standing for member in self.roster.members]
+        common["agents"] = [(own.name, own.endpoint, how) for own, how in zip(self.agents, standings, strict=True)]
         common["edges"] = self.graph.edges.tolist()
         common["secured"] = self.secured
         common["protocol"] = PROTOCOL
@@ -388,6 +453,14 @@ class Description:
             raise InputError(f"there is no agent {shortened(name)} in this fleet: choose one of {listed(self.names)}")
         return self.names.index(name)
 
+    def check_member(self, name: str) -> None:
+        """One clear error for an agent that has left."""
+        if self.id_of(name) not in self.present:
+            raise InputError(
+                f"{name} has left the fleet {self.name!r}, by version {self.roster.version} of the roster: "
+                "`fleetgp join` admits it again"
+            )
+
     def credentials(self, name: str) -> Credentials | None:
         """The TLS files of an agent, or of the operator; None for a fleet on this machine that has none."""
         tls = self._file.tls
@@ -403,8 +476,15 @@ class Description:
         tls = self._file.tls
         return None if tls is None or tls.folder is None else self.folder / tls.folder
 
-    def data_of(self, agent: int) -> Path:
-        return self.folder / self.agents[agent].data
+    @property
+    def authority(self) -> Path | None:
+        """The certificate that the operator's is signed by; None for a fleet that has none."""
+        return self._source.authority
+
+    def data_of(self, agent: int) -> Path | None:
+        """The file with an agent's rows; None if it has none."""
+        data = self.agents[agent].data
+        return None if data is None else self.folder / data
 
     def starts(self) -> Array | None:
         theta0 = self.training.theta0
@@ -421,6 +501,10 @@ class Description:
         return PredictionOptions(seed=self.seed, **self.prediction.model_dump(exclude={"method"}))
 
 
+#: Characters at the end of a digest that are about the roster.
+MARK = 24
+
+
 def _hex(facts: Any, digits: int) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:digits]
 
@@ -431,16 +515,87 @@ WHOLE = "dec-full-gp"
 _ENDPOINT = re.compile(r"(tcp|tls|quic)/(\[[0-9a-fA-F:.]+\]|[\w.-]+):(\d{1,5})", re.ASCII)
 
 
-class Check:
-    """A description whose fields are right one by one, checked as a whole: an InputError names the line."""
+@dataclass(frozen=True)
+class Source:
+    """A fleet.toml whose fields are right one by one. lines: where they stand.  path: what to call it in errors."""
 
-    def __init__(self, file: FleetFile, lines: Lines, path: str) -> None:
-        self.file, self.lines, self.path = file, lines, path
+    file: FleetFile
+    lines: Lines
+    path: str
+    folder: Path
+
+    @property
+    def authority(self) -> Path | None:
+        """The certificate that the operator's is signed by; None for a fleet that has none."""
+        tls = self.file.tls
+        if tls is None:
+            return None
+        return self.folder / str(tls.authority) if tls.folder is None else self.folder / tls.folder / f"{AUTHORITY}.crt"
+
+    def stored(self, path: Path) -> SignedRoster | None:
+        """A roster on disk, whose signature is checked again; None if there is no file."""
+        data = read_private(path, LONGEST_ROSTER) if path.parent.is_dir() else None
+        if data is None:
+            return None
+        try:
+            signed = SignedRoster.decode(data)
+            signed.check(self.file.name, self.authority)
+        except InputError as error:
+            raise InputError(f"{path}: {error}: move it away; agents that hold a roster send it again") from error
+        return signed
+
+
+def roster_of(file: FleetFile) -> Roster:
+    """The roster of version 0."""
+    members = (Member(agent.name, agent.endpoint, tuple(agent.neighbours)) for agent in file.agent)
+    return Roster(file.name, 0, "", tuple(members))
+
+
+def with_members(file: FleetFile, roster: Roster) -> FleetFile:
+    """The file with the agents of a roster; what concerns an agent alone stays as it is in the file."""
+    if roster.fleet != file.name:
+        raise InputError(f"expected a roster of the fleet {file.name!r}, got one of {shortened(roster.fleet)}")
+    tables = {agent.name: agent for agent in file.agent}
+    agents = []
+    for member in roster.members:
+        own = tables.pop(member.name, None) or AgentTable(name=member.name, endpoint=member.endpoint)
+        changes = {"endpoint": member.endpoint, "neighbours": list(member.neighbours)}
+        agents.append(own.model_copy(update=changes))
+    if tables:
+        raise InputError(
+            f"{listed(tables)} of this fleet.toml is not in the roster of version {roster.version}: use `fleetgp join` "
+            "to add an agent"
+        )
+    return file.model_copy(update={"agent": agents})
+
+
+class Check:
+    """A description whose fields are right one by one, checked as a whole: an InputError names the line.
+
+    file: with the agents of the roster.
+    """
+
+    def __init__(self, file: FleetFile, source: Source, roster: Roster) -> None:
+        self.file, self.lines, self.path = file, source.lines, source.path
+        if roster.version:
+            self.path += f" with the roster of version {roster.version}"
+        rows = {agent.name: row for row, agent in enumerate(source.file.agent)}
+        self._rows = [rows.get(agent.name) for agent in file.agent]
+        self._present = [member.standing == "present" for member in roster.members]
         for check in (self.names, self.endpoints, self.columns, self.kernel, self.methods, self.known, self.tls):
             check()
 
     def fail(self, message: str, *path: str | int, value: object = None) -> InputError:
-        return InputError(f"{self.path}, line {self.lines.of(path, value)}: {message}")
+        return InputError(f"{self._place(path, value)}: {message}")
+
+    def _place(self, path: tuple[str | int, ...], value: object = None) -> str:
+        """The line in the file; of an agent that only the roster has, the file alone."""
+        if path[0] == "agent" and isinstance(path[1], int):
+            row = self._rows[path[1]]
+            if row is None:
+                return self.path
+            path = ("agent", row, *path[2:])
+        return f"{self.path}, line {self.lines.of(path, value)}"
 
     def names(self) -> None:
         seen: set[str] = set()
@@ -466,6 +621,8 @@ class Check:
         seen: dict[str, str] = {}
         ports: dict[int, str] = {}
         for number, agent in enumerate(self.file.agent):
+            if not self._present[number]:  # another one may have its endpoint
+                continue
             where = ("agent", number, "endpoint")
             matched = _ENDPOINT.fullmatch(agent.endpoint)
             if matched is None or not is_host(matched[2].strip("[]")) or not 1 <= int(matched[3]) <= 65535:
@@ -582,12 +739,14 @@ class Check:
             (number, position[other]) for number, agent in enumerate(self.file.agent) for other in agent.neighbours
         ]
         graph = Graph(len(position), edges, connected=False)
-        if len(graph.components) > 1:
-            apart = graph.components[1]
-            names = listed(self.file.agent[member].name for member in apart)
+        parts = [part for part in graph.components if self._present[part[0]]]
+        if not parts:
+            raise self.fail("expected a fleet of at least one agent, got one that all have left", "agent")
+        if len(parts) > 1:
+            names = listed(self.file.agent[member].name for member in parts[1])
             raise GraphError(
-                f"{self.path}, line {self.lines.of(('agent', apart[0]))}: {names} cannot be reached from "
-                f"{self.file.agent[0].name!r}: give them neighbours"
+                f"{self._place(('agent', int(parts[1][0])))}: {names} cannot be reached from "
+                f"{self.file.agent[parts[0][0]].name!r}: give them neighbours"
             )
         return graph
 
@@ -622,8 +781,8 @@ def read_description(path: str | Path) -> Description:
         count = len({problem["loc"][:3] for problem in more} - {first["loc"][:3]})
         others = f" (and {count} more)" if count else ""
         raise InputError(f"{path}, line {lines.of(loc, first['input'])}: {_said(first, loc)}{others}") from error
-    check = Check(described, lines, str(path))
-    return Description(described, file.resolve().parent, check.graph())
+    source = Source(described, lines, str(path), file.resolve().parent)
+    return Description(source, source.stored(source.folder / described.state / ROSTER))
 
 
 def _text(file: Path) -> str:

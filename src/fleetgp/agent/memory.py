@@ -164,7 +164,7 @@ class Memory:
     def sent(self, agent: int, shard: Observations) -> Sent:
         """What this agent has sent of its rows now."""
         description, trained, summary, totals = self._description, self.trained, self.summary, self.totals
-        scales = shard.inputs.std(axis=0)
+        scales = shard.inputs.std(axis=0) if len(shard) else np.ones(shard.dimension)
         scales = np.where(scales > 0.0, scales, 1.0)
         if trained is not None and trained.coordinates.name == "as-given":
             h = Hyperparameters.from_theta(np.array(trained.theta))

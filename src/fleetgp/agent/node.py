@@ -24,6 +24,8 @@ GATHER = 0.03
 HELLOS, EVENTS = 16, 8
 #: Introductions that may wait, of all senders together: they are not bound to one.
 INTRODUCTIONS = 4
+#: Seconds between two messages with the roster.
+OFFER = 1.0
 #: Seconds between two introductions of an agent that misses a neighbour: at first, and at most.
 INTRODUCE, RARELY = 2.0, 60.0
 
@@ -38,12 +40,14 @@ class PeerMonitor:
     not wait; all others run in the thread that calls `run`, and hold the presence's lock.
     """
 
-    def __init__(self, presence: Presence) -> None:
-        self._presence, self._agent = presence, presence.agent
+    def __init__(self, presence: Presence, rosters: Callable[[bytes], None]) -> None:
+        self._presence, self._agent, self._rosters = presence, presence.agent, rosters
         self._inbox = Inbox()
         self._closed, self._visiting = False, threading.Thread()
         self._silence = max(2.0 * HEARTBEAT, presence.description.timeouts.lease)
         self._introduce_at, self._pause = time.monotonic() + INTRODUCE, INTRODUCE
+        signed, self._offered_at = presence.description.signed, -OFFER
+        self._roster = b"" if signed is None else signed.encode()
         self.links = self._open_links(presence.description)
 
     def _open_links(self, description: Description) -> Links:
@@ -65,6 +69,7 @@ class PeerMonitor:
             hello=lambda _, j, data: self.hello_arrived(j, data),
             early=lambda _: self.wake(),
             introduced=self.introduction_arrived,
+            roster=self._rosters,
         )
 
     def wake(self) -> None:
@@ -161,12 +166,19 @@ class PeerMonitor:
         """One neighbour after the other: a fleet may have a thousand."""
         for j in missing:
             if not self._closed:
-                self.links.visit(j, data)
+                self.links.visit(j, data, self._roster)
 
     def _take_introduction(self, stranger: Introduction) -> None:
         """Answer it, once: the other end has to log it too, and cannot know who listens here."""
         if self._presence.introduced(stranger, time.monotonic()):
             self.links.introduce(self._presence.introduction().encode())
+        self._offer(stranger.digest)
+
+    def _offer(self, digest: str) -> None:
+        """Send the roster to an agent that holds an older one, and to all others that are connected; not too often."""
+        if self._presence.compare(digest) < 0 and time.monotonic() - self._offered_at >= OFFER:
+            self._offered_at = time.monotonic()
+            self.links.spread(self._roster)
 
     def _note_link(self, j: int, up: bool) -> None:
         if up == self._presence.neighbours[j].linked:
@@ -183,7 +195,9 @@ class PeerMonitor:
         self._presence.note_expired(j, self.expiries.expired(j))
         if self._presence.neighbours[j].expired:
             self.links.drop("expired")
-        elif not self._presence.refuses(j, hello) and self.links.up(self._agent, j):  # else a last word of a dead link
+        elif self._presence.refuses(j, hello):
+            self._offer(hello.digest)
+        elif self.links.up(self._agent, j):  # else a last word of a dead link
             self._note_link(j, True)
             reason = self._presence.take_hello(j, hello, time.monotonic())
             if reason:
@@ -232,14 +246,25 @@ class Node:
     neighbours send. The working thread waits here for what changes, and is interrupted, by a `Cancelled` in the network
     that it uses, when its view is over.
 
+    rosters: gets the rosters that other agents send, in a thread of the links; must be short.
+    awaited: the agents to wait for at the start; None: all members.
     left: whether `close` has ended the links' session.
     """
 
-    def __init__(self, description: Description, agent: int, log: Log, threads: Threads) -> None:
+    def __init__(
+        self,
+        description: Description,
+        agent: int,
+        log: Log,
+        threads: Threads,
+        *,
+        rosters: Callable[[bytes], None] = lambda _: None,
+        awaited: Iterable[int] | None = None,
+    ) -> None:
         self.description, self.agent, self.log = description, agent, log
         incarnation = time.time_ns() // 1_000_000
-        self._presence = Presence(description, agent, log, incarnation, time.monotonic())
-        self.monitor, self._threads = PeerMonitor(self._presence), threads
+        self._presence = Presence(description, agent, log, incarnation, time.monotonic(), awaited)
+        self.monitor, self._threads = PeerMonitor(self._presence, rosters), threads
         self._stopping = self.left = False
         self._monitoring = threads.start("peer monitor", self.monitor.run, wake=self.monitor.close)
         expiries = self.monitor.expiries

@@ -26,7 +26,7 @@ from fleetgp.consensus.agreements import FEWEST_ROWS, outer_corners
 from fleetgp.data.conditions import Comparison, Condition
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
-from fleetgp.data.times import duration, format_value, moment, time_input
+from fleetgp.data.times import duration, format_value, moment, time_input, units_of_times
 from fleetgp.errors import InputError, shortened
 from fleetgp.files import private_folder, whole
 from fleetgp.fleet.forgetting import Limit, forgotten, removed, renumbered, summarized
@@ -113,6 +113,8 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         keep=description.keep,
         longitude=description.coordinates.longitude,
     )
+    if data.file is not None and not data.file.exists():
+        log.warn("no data file", file=str(own.data), why="the agent starts without its rows")
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
     journal = data.journal
@@ -133,6 +135,7 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
 class ObservationStore:
     """The rows of a file and of a journal. Any thread may append and read; one refreshes.
 
+    file: None if there is none. It may come later; then it is read if it is watched, or at the next start.
     inputs, target, deviation: the columns of the file; there may be no deviation.  journal: of the rows that were sent.
     watched: somebody may be writing to the file; of a CSV only whole lines count.
     noise_model, group: how the noise differs, and which group is this agent's.
@@ -145,7 +148,7 @@ class ObservationStore:
 
     def __init__(
         self,
-        file: Path,
+        file: Path | None,
         inputs: Sequence[str],
         target: str,
         journal: Path,
@@ -173,7 +176,7 @@ class ObservationStore:
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
         table = self._read()
-        self.time = time_input(self.inputs, self.units, time)
+        self._time, self.time = time, time_input(self.inputs, self.units, time)
         if window is not None and self.time is None:
             raise self._timeless("window")
         self._window = None if window is None else duration(window, self._unit, "window")
@@ -189,14 +192,14 @@ class ObservationStore:
         self._kept_facts: Any = None
         self._kept = KeptGroups.none(len(self.inputs))
         self._stand(table[self._counted(table)])
-        if not self.rows:
-            raise InputError(f"{self.file}: none of its {len(table)} rows counts: all were removed or forgotten")
         self._place: tuple[Stand | None, dict[str, list[float]]] = (None, {})
 
     @property
     def _unit(self) -> str | None:
-        """The unit of the time."""
-        return None if self.time is None else self.units.get(self.inputs[self.time])
+        """The unit of the time; without a file it is that of dates."""
+        if self.time is None:
+            return None
+        return self.units.get(self.inputs[self.time], None if self._stamp else units_of_times("days"))
 
     @property
     def rows(self) -> int:
@@ -238,11 +241,14 @@ class ObservationStore:
     def place(self) -> dict[str, list[float]]:
         """Where the rows are: the corners of their box, and their mean. Computed again only where there are others.
 
-        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean.
+        Of private rows the corners are rounded outwards, and the middle of this box takes the place of the mean. Empty
+        without rows.
         """
         stand = self.stand
         known, place = self._place
         if known is not stand:
+            if not len(stand):
+                return {}
             inputs = self.observations(stand).inputs
             low, high, centre = inputs.min(axis=0), inputs.max(axis=0), inputs.mean(axis=0)
             if self.private:
@@ -264,6 +270,11 @@ class ObservationStore:
         with self._writing:
             # What was taken once is not judged again: the file may have changed since.
             values = self._without_gaps(values, judged=not self.journal.knows(name))
+            if self._too_few(self.rows + len(values)):
+                raise InputError(
+                    f'private = "rows" needs at least {FEWEST_ROWS} rows of an agent that has any, got {len(values)}: '
+                    "observe more at once"
+                )
             repeated = not self.journal.append(values, name)
             self._settle()
             return Appended(len(values), repeated)
@@ -288,18 +299,23 @@ class ObservationStore:
     def refresh(self) -> int:
         """Read the file again if it has changed; by how many rows."""
         stamp = self._stamped()
-        if stamp is None:
-            raise InputError(f"{self.file}: the file is gone; its rows are still used")
         if stamp == self._stamp:
             return 0
+        if stamp is None:
+            raise InputError(f"{self.file}: the file is gone; its rows are still used")
         with self._writing:
             before, table = self._in_file, self._read()
+            self.time = time_input(self.inputs, self.units, self._time) if self.time is None else self.time
             counted = table[self._counted(table)]
-            if not len(counted) and not len(self.journal.rows):
-                raise InputError(f"{self.file}: none of its {len(table)} rows counts; those before are still used")
+            if self._too_few(len(counted) + len(self.journal.rows)):  # until there are more
+                return 0
             self._in_file = len(table)
             self._settle(counted)
             return self._in_file - before
+
+    def _too_few(self, rows: int) -> bool:
+        """Whether so many rows would not stay private."""
+        return self.private and 0 < rows < FEWEST_ROWS
 
     # ---- what leaves -----------------------------------------------------------------------------------------
 
@@ -412,11 +428,13 @@ class ObservationStore:
         return np.insert(ends, len(self.inputs), unknown, axis=1) if self._deviation else ends
 
     def _check_rest(self, leaving: BoolArray) -> None:
-        """One error where too few rows would be left."""
-        fewest = FEWEST_ROWS if self.private else 1
+        """One error where the rows that are left would not stay private."""
         rest = len(leaving) - int(leaving.sum())
-        if leaving.any() and rest < fewest:
-            raise InputError(f"{rest} of {len(leaving)} rows would be left, and an agent needs {fewest} or more")
+        if self._too_few(rest):
+            raise InputError(
+                f'{rest} of {len(leaving)} rows would be left, and private = "rows" needs at least {FEWEST_ROWS} of an '
+                "agent that has any: remove all of them, or fewer"
+            )
 
     def _timeless(self, what: str) -> InputError:
         inputs = ", ".join(self.inputs)
@@ -439,8 +457,9 @@ class ObservationStore:
         stand = self.stand
         times = None if self.time is None else stand.values[:, self.time]
         rows = limit.exceeded(times, len(stand))
-        if not rows.any() and not name:
-            return {}
+        if not rows.any():
+            nothing = dict.fromkeys(("forgotten", "overdue", "summarized", "groups", "waiting"), 0)
+            return self._gone(name, {**nothing, **facts}, rows) if name else {}
         shard = self.observations(stand)
         sent = self.sent(shard)
         turned = InMemory([shard]).along_arc(self._longitude)[0].inputs
@@ -510,7 +529,7 @@ class ObservationStore:
         self.stand = Stand(table, journal.rows, self._kept, arrived, journal.removed, self._departures)
 
     def _nothing_sent(self, shard: Observations) -> Sent:
-        spread = shard.inputs.std(axis=0)
+        spread = shard.inputs.std(axis=0) if len(shard) else np.ones(shard.dimension)
         return Sent((), np.where(spread > 0.0, spread, 1.0), MOST_KEPT, ())
 
     def _counted(self, table: Array) -> BoolArray:
@@ -527,6 +546,8 @@ class ObservationStore:
 
     def _read(self) -> Array:
         stamp = self._stamped()
+        if self.file is None or stamp is None:
+            return np.zeros((0, len(self.columns)))
         written = self.watched and self.file.suffix.lower() == ".csv" and self.file.is_file()
         text = self.file.read_bytes() if written else b""
         values = None if text and not text.endswith(b"\n") else self._values(self.file)
@@ -537,6 +558,8 @@ class ObservationStore:
 
     def _read_lines(self, text: bytes) -> Array:
         """The whole lines of a file that is being written; there will be another look at it."""
+        if not text:
+            return np.zeros((0, len(self.columns)))
         private_folder(self._copy.parent)
         with whole(self._copy) as partial:
             partial.write_bytes(text)
@@ -550,14 +573,18 @@ class ObservationStore:
         columns = Columns(self.inputs, self.columns[-1], deviation=self._deviation, fill=self.fill, reading=how)
         columns.check()
         table = plain_csv(file, columns.all) or read_columns(file, columns.all, reading=how, targets=columns.targets)
+        if not len(table.columns[self.columns[-1]]):  # a header alone: its rows may come
+            return np.zeros((0, len(self.columns)))
         read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
         self.dropped, self.units = read.dropped, read.units
         return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:
         try:
-            facts = self.file.stat()
+            facts = None if self.file is None else self.file.stat()
         except OSError:
+            facts = None
+        if facts is None or not facts.st_size:  # one that is being made
             return None
         return facts.st_mtime_ns, facts.st_size
 
@@ -616,8 +643,10 @@ def plain_csv(file: Path, names: Sequence[str]) -> Table | None:
         found = header.split(",")
         columns = [found.index(name) for name in names]
         even = all(line.count(",") == len(found) - 1 for line in lines)
-        if not lines or not even or len(set(found)) < len(found) or _NOT_PLAIN.search(text):
+        if not even or len(set(found)) < len(found) or _NOT_PLAIN.search(text):
             return None
+        if not lines:
+            return Table({name: np.zeros(0) for name in names})
         rows = np.loadtxt(lines, delimiter=",", usecols=columns, ndmin=2, comments=None)
     except (OSError, ValueError):  # no text, not these columns, or cells without a number: the other reader explains it
         return None

@@ -168,9 +168,18 @@ class Presence:
     networks: of the tasks under way; all but the last one are interrupted by the next.
     theta: the current estimate, in logarithms; empty if there is none.
     news: whether there may be something that neighbours do not know.
+    awaited: at the start, the agents to wait for; None: all members.
     """
 
-    def __init__(self, description: Description, agent: int, log: Log, incarnation: int, now: float) -> None:
+    def __init__(
+        self,
+        description: Description,
+        agent: int,
+        log: Log,
+        incarnation: int,
+        now: float,
+        awaited: Iterable[int] | None = None,
+    ) -> None:
         self.description, self.agent, self.log = description, agent, log
         self.changed = threading.Condition()
         self.membership = Membership(agent, description.graph, incarnation)
@@ -183,6 +192,7 @@ class Presence:
         self._incarnation, self._hellos = incarnation, 0
         self._strangers: dict[Introduction, float] = {}  # when each was last there
         self._began, self._worked, self._withdrawn = now, False, False
+        self._awaited = set(description.present if awaited is None else awaited)
 
     @property
     def network(self) -> ZenohNetwork | None:
@@ -205,7 +215,7 @@ class Presence:
     def holding(self, now: float) -> bool:
         """At the start: whether to wait for those who have not come yet, since nobody has begun."""
         view, fleet = self.membership.view, self.description
-        if self._worked or len(view.members) == fleet.graph.agents or now - self._began >= fleet.timeouts.connect:
+        if self._worked or self._awaited <= set(view.members) or now - self._began >= fleet.timeouts.connect:
             return False
         records = (self.membership.of(member) for member in view.members)
         return not any(record is not None and record.view for record in records)
@@ -295,14 +305,17 @@ class Presence:
         if digest != own and digest != neighbour.refused:
             neighbour.refused, neighbour.greeted = digest, False
             neighbour.why_refused = self.description.differences(digest)
-            self.log.error(
-                "refused",
-                neighbour=self._name(j),
-                why=neighbour.why_refused,
-                its_digest=digest[:16],
-                own_digest=own[:16],
-            )
+            facts = {"neighbour": self._name(j), "why": neighbour.why_refused}
+            if self.compare(digest):
+                self.log("other roster", **facts)
+            else:
+                self.log.error("refused", **facts, its_digest=digest[:16], own_digest=own[:16])
         return digest != own
+
+    def compare(self, digest: str) -> int:
+        """1 where another agent's roster is newer than the own one, -1 where it is older, 0 where neither is."""
+        its, own = self.description.rank_in(digest), self.description.roster.rank
+        return 0 if its is None else (its > own) - (its < own)
 
     def note_expired(self, j: int, expired: bool) -> None:
         """The certificate of a neighbour has expired: nobody works with it until it has another one."""
@@ -328,6 +341,9 @@ class Presence:
         description = self.description
         if stranger.digest == description.digest:
             return False
+        newer = self.compare(stranger.digest)
+        if newer > 0:  # the answer lets it send its roster
+            return True
         strangers = {one: last for one, last in self._strangers.items() if now - last < STRANGER_SECONDS}
         known = stranger in strangers
         if known or len(strangers) < MOST_STRANGERS:
@@ -337,6 +353,13 @@ class Presence:
             return False
         remedy = "give all agents the same fleet.toml, and start those again whose file has changed"
         facts = {"name": stranger.name, "endpoint": stranger.endpoint, "its_digest": stranger.digest[:16]}
+        if stranger.name in description.left:
+            why = f"it has left the fleet, by version {description.roster.version} of the roster"
+            self.log.warn("refused", **facts, why=why, remedy="`fleetgp join` admits it again")
+            return True
+        if newer < 0:  # it gets the newer one
+            self.log("other roster", **facts, why=description.differences(stranger.digest))
+            return True
         if stranger.name in description.names:
             self.log.warn("another description", **facts, why=description.differences(stranger.digest), remedy=remedy)
         else:

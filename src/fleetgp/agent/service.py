@@ -19,10 +19,11 @@ import numpy as np
 
 from fleetgp.agent.agent import Agent
 from fleetgp.agent.certificates import Credentials, days_ahead, days_left
-from fleetgp.agent.description import LONGEST_WAIT, PREDICTORS, TRAINERS, Description
+from fleetgp.agent.description import LONGEST_WAIT, PREDICTORS, ROSTER, TRAINERS, Description
 from fleetgp.agent.logs import PHASES, Log
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.requests import PendingQuestion, Question, Reply, TrainRequest, check_queries
+from fleetgp.agent.roster import document_of
 from fleetgp.agent.threads import Inbox
 from fleetgp.data.times import clock, time_unit_of
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened, unknown_name
@@ -46,9 +47,11 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "problem": activity.problem or activity.data_problem or agent.data.journal.problem,
         "round": activity.round if activity.phase == "training" else node.round,
         "rounds": activity.rounds,
-        "agents": list(names),
+        "agents": agent.description.members,
+        "left": agent.description.left,
+        "roster": agent.description.roster.version,
         "members": members,
-        "missing": [name for name in names if members and name not in members],
+        "missing": [name for name in agent.description.members if members and name not in members],
         "theta": agent.theta,
         "disagreement": node.disagreement(),
         "trained": None
@@ -249,10 +252,12 @@ class Service:
 
     The key is fleetgp/RUN/AGENT/operator/VERB; with certificates only the operator's may use it. Requests are served in
     a thread of their own: a long one holds up nobody but other operators.
+
+    stopped: called when the operator ends the agent; None: its own `stop`.
     """
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(self, agent: Agent, stopped: Callable[[], None] | None = None) -> None:
+        self._agent, self._stopped = agent, agent.stop if stopped is None else stopped
         self._key = f"{prefix_of(agent.description.run)}/{agent.id}/{OPERATOR}"
         self._verbs: dict[str, Callable[[dict[str, Any], Reply], None]] = {
             "status": lambda request, reply: reply({"answer": status_of(agent, _count(request.get("after")))}),
@@ -263,6 +268,8 @@ class Service:
             "forget": lambda request, reply: agent.forget(request.get("name"), request.get("before"), reply),
             "receipt": lambda request, reply: reply({"answer": agent.receipt(request.get("name"))}),
             "train": self._train,
+            "roster": lambda _, reply: reply({"answer": self._roster()}),
+            "admit": self._admit,
             "stop": self._stop,
         }
         self._inbox = Inbox()
@@ -347,9 +354,17 @@ class Service:
             self._agent.description.refuse_private(training_method(method))
         reply({"answer": {"training": self._agent.train(TrainRequest(bool(request.get("cold")), method))}})
 
+    def _roster(self) -> dict[str, Any] | None:
+        """The roster as it was signed; None where there is only the list in fleet.toml."""
+        signed = self._agent.description.signed
+        return None if signed is None else document_of(signed)
+
+    def _admit(self, request: dict[str, Any], reply: Reply) -> None:
+        self._agent.admission.put(json.dumps(request.get("roster")).encode(), reply)
+
     def _stop(self, request: dict[str, Any], reply: Reply) -> None:
         reply({"answer": {"agent": self._agent.name}})
-        self._agent.stop()
+        self._stopped()
 
 
 def _count(given: Any) -> int:
@@ -371,26 +386,79 @@ def run_agent(description: Description, name: str, *, log_file: Path | None = No
     os.environ.setdefault("FLEETGP_COMPILE", "0")
     description.id_of(name)
     log = Log(name, file=log_file)
-    agent = None
+    process = _Process(name, log)
     try:
-        own = description.credentials(name)
-        if own is not None:
-            look_at_certificates(own, log)
-        agent = Agent(description, name, log)
-        if own is not None:
-            ending = agent.threads.ending
-            agent.threads.start("certificates", lambda: _look_again(own, log, ending))
-        _run(agent)
+        process.run(description.newest(description.state / name / ROSTER))
     except Exception as error:
         log.error("ended by an error", error=str(error), kind=type(error).__name__)
         raise
     finally:
         log.close()
-        if agent is not None and not agent.node.left:
+        if process.hangs:
             # Python would wait for the threads of a session that does not end, and the process would never.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(0 if sys.exc_info()[0] is None else 1)
+
+
+class _Process:
+    """The process of one agent, which begins again with each newer roster."""
+
+    def __init__(self, name: str, log: Log) -> None:
+        self._name, self._log = name, log
+        self._agent: Agent | None = None
+        self._ending = False
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a session did not end."""
+        return self._agent is not None and not self._agent.node.left
+
+    def run(self, description: Description) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # A handler interrupts this thread anywhere, also where it holds a lock that `stop` or `Threads` needs.
+            signal.signal(number, lambda *_: threading.Thread(target=self.stop, name="stop", daemon=True).start())
+        newer: Description | None = description
+        while newer is not None and not self._ending:
+            if newer.id_of(self._name) not in newer.present and self._agent is not None:
+                self._log("left the fleet", roster=newer.roster.version)
+                return
+            if self.hangs:  # its port is still taken: only another process image frees it
+                self._log.warn("begins again", why="the links did not close in time")
+                self._log.close()
+                os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+            newer = self._live(newer)
+
+    def stop(self) -> None:
+        """End for good."""
+        self._ending = True
+        if self._agent is not None:
+            self._agent.stop()
+
+    def _live(self, description: Description) -> Description | None:
+        """Work until the end, or until there is a newer roster, which is returned."""
+        own = description.credentials(self._name)
+        if own is not None:
+            look_at_certificates(own, self._log)
+        agent = self._agent = Agent(description, self._name, self._log, self._agent)
+        if own is not None:
+            agent.threads.start("certificates", lambda: _look_again(own, self._log, agent.threads.ending))
+        if self._ending:  # since before there was this agent to stop
+            agent.stop()
+        return _run(agent, self.stop)
+
+
+def _run(agent: Agent, stop: Callable[[], None]) -> Description | None:
+    """Serve an agent until it ends; the description with a newer roster, if that is why."""
+    try:
+        port = agent.description.agents[agent.id].metrics
+        if port is not None:
+            Metrics(agent, port)
+        Service(agent, stop)
+        agent.run()
+    finally:
+        agent.close()
+    return agent.successor
 
 
 def look_at_certificates(own: Credentials, log: Log) -> None:
@@ -429,21 +497,3 @@ def _look_again(own: Credentials, log: Log, ending: threading.Event) -> None:
 
 def _seconds_left(own: Credentials) -> float:
     return 86_400.0 * min(days_left(own.certificate), days_left(own.authority))
-
-
-def _run(agent: Agent) -> None:
-    try:
-        port = agent.description.agents[agent.id].metrics
-        if port is not None:
-            Metrics(agent, port)
-        Service(agent)
-
-        def stop(*_: Any) -> None:
-            # A handler interrupts this thread anywhere, also where it holds a lock that `stop` or `Threads` needs.
-            threading.Thread(target=agent.stop, name="stop", daemon=True).start()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
-        agent.run()
-    finally:
-        agent.close()

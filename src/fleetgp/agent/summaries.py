@@ -108,6 +108,8 @@ class Own:
         """The groups whose rows are all in these data, as the rows there."""
         if self.rows <= len(shard) and shard.rows(slice(self.rows)).version == self.version:
             return list(self.members)
+        if not len(shard):
+            return []
         keys, turns = keys_of(shard), occurrences(self.keys, np.arange(len(self.keys), dtype=float)).astype(np.int64)
         order = np.argsort(keys, kind="stable")
         first, end = (np.searchsorted(keys[order], self.keys, side) for side in ("left", "right"))
@@ -702,7 +704,7 @@ def _summary_of(head: Head, body: bytes, description: Description) -> Summary | 
             own_members = members[: len(groups)]
             if groups.counts.tolist() == [float(len(one)) for one in own_members]:
                 groups = replace(groups, members=own_members)
-        if name in description.names:  # another one is no agent any more
+        if name in description.names and description.counts(name):  # another one is no agent any more
             entries[description.names.index(name)] = Entry(made, groups)
     own = None
     if head.theta and head.holder in description.names:

@@ -9,6 +9,7 @@
 | recorder | `agent` | writes new rows to disk |
 | deadlines | `agent` | ends questions whose time is up |
 | tidying | `agent` | has rows forgotten that have become too old |
+| admission | `agent` | takes in newer rosters |
 | watch | `agent` | looks whether the data file has changed |
 | service | `service` | answers the operator |
 | metrics | `service` | answers Prometheus |

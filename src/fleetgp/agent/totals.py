@@ -263,6 +263,11 @@ class TotalsFile:
             aside = path.with_suffix(".old.bin")
             path.replace(aside)
             log.warn("totals left aside", why="they are damaged, or of another fleet", file=str(aside))
+        gone = () if self.current is None else description.without_rows & {*self.current.contents.agents}
+        if gone:  # nobody can take them out of the sums: the members make new ones
+            log("totals dropped", why="rows of agents that have left are in them", agents=description.names_of(gone))
+            path.unlink()
+            self.current = None
 
     def hold(self, totals: Totals) -> None:
         """Replace the current totals; the log says if the new ones contain less of an agent's data."""

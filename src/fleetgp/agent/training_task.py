@@ -106,8 +106,13 @@ class TrainingTask:
         return (self._description.kernel_of(model.kernel),), np.array([model.log_theta])
 
     def _magnitudes(self, shard: Observations) -> Array:
-        """The logarithms of what this agent's own data would have for hyperparameters, roughly, (P,)."""
+        """The logarithms of what this agent's own data would have for hyperparameters, roughly, (P,).
+
+        NaN without rows.
+        """
         units = self._description.kernels[0].units(self._description.dimension)
+        if not len(shard):
+            return np.full(len(units), np.nan)
         sizes = np.array([1.0, np.sqrt((shard.values**2).mean()), *np.ptp(shard.inputs, axis=0)])
         sizes = sizes[units - PURE]  # which is followed by OBSERVED and the inputs
         return np.log(np.where(sizes > 0.0, sizes, 1.0))

@@ -262,7 +262,7 @@ class ViewLoop:
     def _log_view(self, view: View) -> None:
         self.activity.views += 1
         self._members = view.members
-        missing = sorted(set(range(len(self.description.names))) - set(view.members))
+        missing = sorted(set(self.description.present) - set(view.members))
         log = self.log.warn if missing else self.log
         log(
             "view",

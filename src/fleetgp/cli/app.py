@@ -38,6 +38,8 @@ COMMANDS = {
     "agent": "running",
     "up": "running",
     "down": "running",
+    "join": "members",
+    "leave": "members",
     "status": "running",
     "watch": "running",
     "ask": "requests",

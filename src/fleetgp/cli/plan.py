@@ -54,22 +54,22 @@ def plan(
     from fleetgp.operator.client import split_by, split_warning
 
     counts, unread = _counted(description, rows)
-    asker = None if agent is None else description.id_of(agent)
-    described = (description.dimension, description.graph, description.kernels, description.normalize)
+    asker = None if agent is None else description.present.index(description.id_of(agent))
+    described = (description.dimension, description.members_graph, description.kernels, description.normalize)
     about = Facts(tuple(counts), *described, description.mean, description.coordinates)
     how: dict[str, Any] = {"private": private or description.private, "accuracy": accuracy, "queries": queries}
     advice = recommend(about, link=link, agent=asker, **how)
     cuts = split_by(description)
     facts = {
         "fleet": description.name,
-        "rows_of": dict(zip(description.names, counts, strict=True)),
+        "rows_of": dict(zip(description.members, counts, strict=True)),
         "not_counted": unread,
         "described": {"training": description.training.method, "prediction": description.prediction.method},
         "splitting_agents": cuts,
     }
     notes = [split_warning(cuts)] if cuts else []
     if unread:
-        guess = counts[description.names.index(unread[0])]
+        guess = counts[description.members.index(unread[0])]
         notes.insert(0, f"the files of {listed(unread)} are not here: {guess:,} rows each are assumed (--rows)")
     return Report({**facts, **advice.facts}, _advice_lines(description, advice), notes)
 
@@ -77,9 +77,9 @@ def plan(
 def _counted(description: Description, rows: int | None) -> tuple[list[int], list[str]]:
     """How many rows each agent has, and whose are not known."""
     counts: list[int | None] = []
-    for number, own in enumerate(description.agents):
-        path = description.data_of(number)
-        if not path.is_file():
+    for number in description.present:
+        own, path = description.agents[number], description.data_of(number)
+        if path is None or not path.is_file():
             counts.append(None)
             continue
         columns: dict[str, Any] = {"inputs": description.inputs, "target": description.target}
@@ -89,7 +89,7 @@ def _counted(description: Description, rows: int | None) -> tuple[list[int], lis
     if not known and rows is None:
         raise InputError("none of the agents' files can be read here: give --rows, how many an agent has")
     guess = rows if rows is not None else round(float(np.median(known)))
-    unread = [name for name, count in zip(description.names, counts, strict=True) if count is None]
+    unread = [name for name, count in zip(description.members, counts, strict=True) if count is None]
     return [guess if count is None else count for count in counts], unread
 
 

@@ -133,7 +133,7 @@ def _ask_in_blocks(
 
 def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent: str, out: Path) -> dict[str, Any]:
     last, points = blocks[-1], sum(len(block["mean"]) for block in blocks)
-    points_of = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.names}
+    points_of = {name: sum(block["said"].get(name, 0) for block in blocks) for name in description.members}
     return {
         "out": str(out),
         "agent": agent,

@@ -83,8 +83,9 @@ def ask_all(description: Description) -> dict[str, dict[str, Any]]:
         except NetworkError as error:
             return {"error": str(error)}
 
-    with ThreadPoolExecutor(min(32, len(description.names))) as pool:
-        return dict(zip(description.names, pool.map(one, description.names), strict=True))
+    names = description.members
+    with ThreadPoolExecutor(min(32, len(names))) as pool:
+        return dict(zip(names, pool.map(one, names), strict=True))
 
 
 def agent(
@@ -160,12 +161,13 @@ def _check_startable(file: Path, description: Description) -> None:
     cuts = split_by(description)
     if cuts:
         warn(split_warning(cuts))
-    for number, one in enumerate(description.agents):
-        if not description.data_of(number).exists():
-            raise InputError(f"{description.data_of(number)}: there is no such file, which {one.name} needs")
+    for name in description.described:
+        data = description.data_of(description.id_of(name))
+        if data is not None and not data.exists():
+            warn(f"{data}: there is no such file: {name} starts without rows")
     running = [name for name, state in ask_all(description).items() if "agent" in state]
     if running:
-        idle = [name for name in description.names if name not in running]
+        idle = [name for name in description.described if name not in running]
         start = f", `fleetgp agent {file} --name {shlex.quote(idle[0])}` starts {idle[0]} alone" if idle else ""
         raise InputError(f"{', '.join(running)} of this fleet run already: `fleetgp down {file}` ends them{start}")
 
@@ -223,7 +225,7 @@ def down(file: FILE) -> Report:
     description = description_of(file)
     stopped: list[str] = []
     silent: dict[str, str] = {}
-    for name in description.names:
+    for name in description.members:
         try:
             request(description, name, "stop", 5.0)
             stopped.append(name)
@@ -257,11 +259,20 @@ def status(file: FILE) -> Report:
     from fleetgp.operator.client import split_by, split_warning
 
     states = ask_all(description)
+    description = refreshed(description, states)
     cuts = split_by(description)
     facts = {"fleet": description.name, "digest": description.digest, "agents": states, "splitting_agents": cuts}
     reached = any("agent" in state for state in states.values())
     error = None if reached else unreachable(file, [state["error"] for state in states.values()])
     return Report(facts, status_lines(description, states), [split_warning(cuts)] if cuts else [], error)
+
+
+def refreshed(description: Description, states: Mapping[str, Mapping[str, Any]]) -> Description:
+    """With the roster of the agents that answer, if theirs is newer, for this command and all later ones."""
+    from fleetgp.operator.members import newest_of
+
+    newer = [name for name, state in states.items() if state.get("roster", 0) > description.roster.version]
+    return newest_of(description, newer) if newer else description
 
 
 def status_lines(description: Description, states: dict[str, dict[str, Any]]) -> list[str | Table]:
@@ -289,6 +300,10 @@ def status_lines(description: Description, states: dict[str, dict[str, Any]]) ->
     parts = {tuple(state["members"]) for state in states.values() if state.get("members")}
     if len(parts) > 1:
         notes.append("The fleet is in parts: " + "; ".join(", ".join(part) for part in sorted(parts)) + ".")
+    if description.left:
+        kept = [name for name in description.left if description.id_of(name) not in description.without_rows]
+        still = f" The rows of {escape(listed(kept))} still count." if kept else ""
+        notes.append(f"Left the fleet: {escape(', '.join(description.left))}.{still}")
     if former:
         notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
     model = [*_estimates(description, states), *_training(states)]
@@ -342,7 +357,7 @@ def _summaries(description: Description, states: dict[str, dict[str, Any]]) -> l
         held = state.get("summary")
         if held:
             known = [one for one in description.names if held["groups"].get(one)]
-            whose = "all agents" if len(known) == len(description.names) else listed(known) or "nobody"
+            whose = "all agents" if known == description.members else listed(known) or "nobody"
             size = readable_bytes(sum(held["bytes"].values()))
             text = f"a summary of the rows of {escape(whose)}: {sum(held['groups'].values()):,} groups, {size}"
             holders.setdefault(text, []).append(name)
@@ -533,7 +548,7 @@ def _tls_of(file: Path) -> tuple[Path, dict[str, tuple[str, ...]]]:
     if folder is None:
         raise InputError(f'{file}: it has no [tls] with a folder: add [tls] and folder = "keys"')
     hosts: dict[str, tuple[str, ...]] = {}
-    for agent in description.agents:
+    for agent in (description.agents[id] for id in description.present):
         host = agent.endpoint.split("/", 1)[1].rsplit(":", 1)[0].strip("[]")
         hosts[agent.name] = (host,)
     return folder, hosts

@@ -29,7 +29,7 @@ from fleetgp.errors import InputError, NothingToLearnError, check_name
 from fleetgp.model.observations import Observations, Summary
 from fleetgp.network import MAXIMUM, SUM, Merge, Network
 from fleetgp.network.reduction import Finish
-from fleetgp.network.wire import check_from_peers
+from fleetgp.network.wire import LARGEST, check_from_peers
 
 #: The mean function of a model: zero (the paper's), a constant, or a constant and a slope along each input.
 MeanName = Literal["zero", "constant", "linear"]
@@ -222,7 +222,7 @@ def agree_on_frame(
     processors, and sums on grids of different sizes do not add up.
     """
     dimension = shards.dimension
-    own = [[*outer_corners(one.low, one.high), float(one.count), one.mean, one.squares] for one in shards.summaries]
+    own = [[*_outer_corners_of(one), float(one.count), one.mean, one.squares] for one in shards.summaries]
 
     def planned(total: Array, _: object) -> Array:
         sizes = plan(Frame.read(total[0], dimension)) or (0,) * dimension
@@ -293,6 +293,11 @@ def outer_corners(low: Array, high: Array) -> Array:
     width = np.where(width > 0.0, width, np.maximum(NARROW * size, ORIGIN))
     step = np.maximum(STEP * np.exp2(np.ceil(np.log2(width))), 4.0 * np.spacing(size))
     return np.concatenate([(np.floor(high / step) + 1.0) * step, (np.floor(-low / step) + 1.0) * step])
+
+
+def _outer_corners_of(one: Summary) -> Array:
+    """The same of all rows of an agent; of none what no rows of others lie below."""
+    return outer_corners(one.low, one.high) if one.count else np.full(2 * len(one.low), -LARGEST)
 
 
 def _merged_frames(one: Array, other: Array) -> Array:
@@ -395,6 +400,8 @@ def _reach(one: Summary, rule: CoordinateRule, longitude: float) -> Array:
 
     Rounded outwards, so that no number is a row's place; within the limits, where the exact ones are.
     """
+    if not one.count:
+        return np.full(4, -np.inf)
     high, low = np.split(outer_corners(one.low, one.high), 2)
     exact = _ends(one.low, one.high, rule, longitude)
     return np.where(exact <= LIMITS, np.minimum(_ends(-low, high, rule, longitude), LIMITS), exact)
@@ -493,11 +500,8 @@ def _everyones(network: Network, parts: dict[str, list[Array]], *, central: bool
     collected = network.collect(parts)
     assert collected is not None, "every agent gets the result"
     width, inputs = parts["inputs"][0].shape[1], collected["inputs"]
-    first = "statistics" not in parts  # later an agent may have nothing to say
-    check_from_peers(
-        inputs,
-        lambda _, x: (x.ndim == 2 and x.shape[1] == width and len(x) > 0) or not (first or x.size),
-        f"(n, {width}) inputs",
+    check_from_peers(  # an agent without new rows has nothing to send
+        inputs, lambda _, x: (x.ndim == 2 and x.shape[1] == width) or not x.size, f"(n, {width}) inputs"
     )
     check_from_peers(collected["observations"], lambda i, y: y.shape == (len(inputs[i]),), "one observation per input")
     return collected

@@ -195,7 +195,8 @@ class InMemory(Dataset):
 
     @property
     def constant(self) -> bool:
-        return bool(min(one.values.min() for one in self._rows) == max(one.values.max() for one in self._rows))
+        some = [one.values for one in self._rows if len(one)]
+        return bool(min(values.min() for values in some) == max(values.max() for values in some)) if some else True
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -230,7 +231,7 @@ class InMemory(Dataset):
     def arc(self, longitude: int) -> tuple[float, float]:
         """Return the shortest arc that contains the longitudes of all rows."""
         values = np.concatenate([one.inputs[:, longitude] for one in self._rows])
-        return shortest_arc(values, values)
+        return shortest_arc(values, values) if values.size else (0.0, 0.0)
 
     def along_arc(self, longitude: int) -> InMemory:
         return self if longitude < 0 else InMemory(_turned(one, longitude, self.arc(longitude)) for one in self._rows)
@@ -278,6 +279,13 @@ def joined(summaries: Iterable[Summary]) -> Summary:
 def corners(summaries: Sequence[Summary]) -> tuple[Array, Array]:
     """Return (D,) the lowest and the highest coordinates of all data."""
     return np.min([one.low for one in summaries], axis=0), np.max([one.high for one in summaries], axis=0)
+
+
+def centres_of(shards: Sequence[Observations]) -> Array:
+    """Return (M, D) the mean place of each agent's rows; of an agent without rows that of the others."""
+    known = [own.inputs.mean(axis=0) for own in shards if len(own)]
+    nothing = np.mean(known, axis=0) if known else np.zeros(shards[0].dimension)
+    return np.stack([own.inputs.mean(axis=0) if len(own) else nothing for own in shards])
 
 
 def _turned(one: Observations, longitude: int, arc: tuple[float, float]) -> Observations:

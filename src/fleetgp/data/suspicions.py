@@ -198,7 +198,7 @@ class Copies:
         >>> two.estimate(20_000), one.estimate(15_000)
         (10000, 0)
         """
-        seen = self.times.sum()
+        seen = max(self.times.sum(), 1)
         return many_copies(round(rows * float((seen - len(self.hashes)) / seen)), rows)
 
 

@@ -150,7 +150,7 @@ class Expert:
         single = data.points is None and data.weight is None
         if engine == "moments" and not single:
             raise InputError('the moments engine needs observations at single places with one noise: use "auto"')
-        certified = smooth and moments and single and engine in ("auto", "moments")
+        certified = smooth and moments and single and len(data) > 0 and engine in ("auto", "moments")
         self._moments = MomentsEngine(data, agent) if certified else None
         self._engine = engine
         self._settled: Engine | None = None
@@ -195,6 +195,10 @@ class Expert:
 
     def grow(self, data: Observations) -> None:
         """Take all observations, of which the first are the present ones. The engines share the arrays."""
+        if not self.size:  # which engines there are depends on the first rows
+            kernel, agent, name, n_neighbours, moments = self._settings
+            self.__init__(data, kernel, agent, name, n_neighbours, moments=moments)  # type: ignore[misc]
+            return
         if data.points is not None:
             self._moments = None
         for engine in (self._dense, self._vecchia, self._moments, self._other, *self._offers):
@@ -366,6 +370,8 @@ def reweighed(expert: Expert, theta: Array) -> Expert:
         raise InputError("outliers cannot be weighed down among means over several points: only among single rows")
     kernel, noise = expert.kernel, expert.kernel.noise_model
     plain = expert.data.weighted(np.ones(expert.size))
+    if not expert.size:
+        return expert.reobserved(plain)
     nominal, groups = kernel.noise(plain, Hyperparameters.from_theta(theta)), noise.group(plain)
     trained = noise.trained(plain, kernel.sigmas(theta)) ** 2
     result = expert.reobserved(plain)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from fleetgp.arrays import Array, IntArray, order_by_place
-from fleetgp.data.dataset import InMemory, corners
+from fleetgp.data.dataset import InMemory, centres_of, corners
 from fleetgp.data.partition import FOLDS, block_pieces, row_pieces
 from fleetgp.errors import FleetGPWarning, InputError, check_name, shortened
 from fleetgp.files import ResumableCache
@@ -139,7 +139,7 @@ class CrossValidation:
         def pooled(place: int, which: int) -> Scores:
             return Scores.pooled([one for key, one in cells.items() if key[place] == which])
 
-        rows_of = tuple(pooled(1, agent) for agent in range(len(truths)))
+        rows_of = tuple(pooled(1, agent) if len(own) else None for agent, own in enumerate(truths))
         whole = Scores.pooled(list(cells.values()), rows_of=rows_of, agents=tuple(agents))
         every = tuple(pooled(0, number) for number in range(len(folds)))
         rows_of_agents = tuple(fold_of), tuple(truths), tuple(means), tuple(variances)
@@ -328,8 +328,8 @@ def _deal(
 
 def _turns(data: Sequence[Observations], seed: int) -> IntArray:
     """Return (M,) a random order of the agents that depends only on where their rows are."""
-    centres = np.stack([own.inputs.mean(axis=0) for own in data])
-    means = np.array([own.values.mean() for own in data])
+    centres = centres_of(data)
+    means = np.array([own.values.mean() if len(own) else 0.0 for own in data])
     turns = np.empty(len(data), dtype=np.int64)
     turns[order_by_place(centres, means, seed)] = np.arange(len(data))
     return turns

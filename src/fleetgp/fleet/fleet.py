@@ -837,6 +837,7 @@ class Fleet:
             self.noise_model,
             self.inputs,
             self._inspections.get(number),
+            own_groups(self.noise, self.agents, self.noise_model)[number],
         )
         if name or number in self.requests:
             before = self._requests_of(number)

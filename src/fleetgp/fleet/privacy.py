@@ -104,7 +104,7 @@ def check_private_rows(private: object, counts: Sequence[int] = ()) -> PrivateRo
     if not isinstance(private, str) or private != "rows":
         raise InputError(f'private: expected "rows" or None, got {shortened(private)}')
     for agent, count in enumerate(counts):
-        if count < FEWEST_ROWS:
+        if 0 < count < FEWEST_ROWS:
             raise InputError(
                 f'private="rows": expected at least {FEWEST_ROWS} rows of every agent, got {count} of agent {agent}: '
                 "means and extremes over so few reveal them. Leave the agent out until it has more"

@@ -11,7 +11,7 @@ import numpy as np
 from fleetgp.arrays import Array, duplicate_rows
 from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
-from fleetgp.data.dataset import Dataset, InMemory, corners, joined
+from fleetgp.data.dataset import Dataset, InMemory, centres_of, corners, joined
 from fleetgp.data.suspicions import LONGITUDE_NAMES, Inspection, suspicions_of
 from fleetgp.data.transforms import CoordinateRule
 from fleetgp.errors import InputError, shortened, warn
@@ -45,6 +45,8 @@ def check_shards(shards: Any, inputs: Sequence[str] | None = None) -> tuple[Data
         check_aligned(shard[0], shard[1], f"agent {agent}: ", ("X", "y"))
     names = _names([x for x, _ in shards], inputs)
     checked = [_check_shard(shard, agent, names) for agent, shard in enumerate(shards)]
+    if not any(len(one) for one in checked):
+        raise InputError("no agent has data: expected at least one point in the fleet")
     dimension = checked[0].dimension
     for agent, one in enumerate(checked):
         if one.dimension != dimension:
@@ -77,10 +79,10 @@ def places_of(shards: Dataset, rule: CoordinateRule) -> Array:
         raise InputError('coordinates="sphere" needs data in memory, got files: load them, or use "kilometres"')
     if rule.name == "sphere":
         moved = shards.moved(agree_on_coordinates(Alone(), shards, rule))
-        return np.stack([own.inputs.mean(axis=0)[[rule.longitude, rule.latitude, -1]] for own in moved])
+        return centres_of(moved)[:, [rule.longitude, rule.latitude, -1]]
     known = shards.summaries_along_arc(rule.longitude)
     low, high = corners(known)
-    centres = np.stack([one.centre for one in known])
+    centres = np.stack([one.centre if one.count else 0.5 * low + 0.5 * high for one in known])
     return np.asarray((centres - low) / np.where(high > low, high - low, 1.0))
 
 
@@ -168,8 +170,6 @@ def _check_shard(shard: tuple[Any, Any], agent: int, names: Sequence[str] | None
         raise InputError(
             f"agent {agent}: X must be (N, D) and y (N,), but their shapes are {inputs.shape} and {observations.shape}"
         )
-    if not len(inputs):
-        raise InputError(f"agent {agent} has no data: every agent needs at least one point, or must leave the fleet")
     check_finite(inputs, where)
     check_finite(observations, f"agent {agent}: y")
     return Observations(inputs, observations).locked()  # posteriors are kept while the data are the same
@@ -249,10 +249,12 @@ def observed_more(
     noise_model: NoiseModel,
     names: Sequence[str] | None,
     inspected: Inspection | None,
+    group: int,
 ) -> tuple[Observations, Inspection]:
     """Check new rows (X, y, s) of an agent, and warn of what is suspicious of them together with the old ones.
 
     s is None without known deviations.  inspected: the inspection of the old rows, if there was one.
+    group: of the agent's noise.
     """
     if not data.in_memory:
         raise data.not_growing()
@@ -274,5 +276,4 @@ def observed_more(
             warn(f"agent {agent}: {suspicion}")
     if noise_model.known:
         new = replace(new, noise_std=check_deviations(s, new.values, agent))
-    group = int(noise_model.group(old.rows(slice(1)))[0])
     return noise_model.observed(new, group), after

@@ -122,7 +122,8 @@ def cholesky_in_place(matrix: Array) -> bool:
 
 def solve_in_place(lower: Array, right: Array) -> None:
     """right -> (L L')^-1 right, for a vector or the columns of a Fortran-ordered matrix."""
-    solve_at(_address(lower), len(lower), _address(right), right.size // len(lower))
+    if len(lower):
+        solve_at(_address(lower), len(lower), _address(right), right.size // len(lower))
 
 
 def half_solve_in_place(lower: Array, right: Array) -> None:
@@ -136,6 +137,8 @@ def multiply_triangle_in_place(lower: Array, right: Array) -> None:
 
 
 def _from_the_left(routine: Callable[..., None], lower: Array, right: Array) -> None:
+    if not len(lower):
+        return
     integers = np.array([len(lower), right.size // len(lower)], np.int32)
     n = integers.ctypes.data
     routine(_L, _L, _N, _N, n, n + INTEGER, _ONE, _address(lower), n, _address(right), n)
@@ -230,8 +233,10 @@ def factorize(covariance: Array, noise_variance: float | Array, *, pivot: float 
 
     noise_variance: of all points, or of each its own, (N,).
     `covariance` (N, N) is symmetric and stays as it is. A squared pivot below `pivot` times the mean of the
-    diagonal counts as a failure: rounding can let a singular matrix pass.
+    diagonal counts as a failure: rounding can let a singular matrix pass. No points have an empty factor.
     """
+    if not len(covariance):
+        return Cholesky(np.zeros((0, 0), order="F"), 0.0)
     scale = float(np.trace(covariance)) / len(covariance) + float(np.mean(noise_variance))
     work = np.empty_like(covariance, order="C")
     return factorize_in_place(work.T, lambda: np.copyto(work, covariance), noise_variance, scale, pivot=pivot)

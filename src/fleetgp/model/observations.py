@@ -310,6 +310,7 @@ class Summary:
 
     spread, cross: (D, D) and (D,) the sums of products of the inputs' deviations with each other, and with those of y;
     NaN where they were not kept.
+    Of no rows the means and sums are 0, and the box contains nothing: low is infinite, high minus infinite.
     """
 
     low: Array
@@ -324,6 +325,9 @@ class Summary:
     @classmethod
     def of(cls, data: Observations) -> Summary:
         x, y = data.inputs, data.values
+        if not len(y):
+            zero, nowhere = np.zeros(data.dimension), np.full(data.dimension, np.inf)
+            return cls(nowhere, -nowhere, zero, 0, 0.0, 0.0, np.outer(zero, zero), zero)
         mean, centre = y.mean(), x.mean(axis=0)
         apart, above = x - centre, y - mean
         squares = float((above**2).sum())
@@ -340,7 +344,7 @@ class Summary:
         ([[70.0, 70.0], [70.0, 70.0]], [35.0, 35.0])
         """
         count = self.count + other.count
-        share, apart, away = other.count / count, other.mean - self.mean, other.centre - self.centre
+        share, apart, away = other.count / max(count, 1), other.mean - self.mean, other.centre - self.centre
         return Summary(
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),

@@ -137,7 +137,7 @@ def cut_agents(graph: Graph) -> list[int]:
 
 
 def split_by(description: Description) -> list[str]:
-    return description.names_of(cut_agents(description.graph))
+    return [description.members[agent] for agent in cut_agents(description.members_graph)]
 
 
 def split_warning(names: list[str]) -> str:

@@ -148,7 +148,7 @@ class Launched:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._before: dict[str, int] = {}
         try:
-            for name in description.names:
+            for name in description.described:
                 command = [sys.executable, "-m", "fleetgp", "agent", str(file.resolve()), "--name", name]
                 if detach:
                     command += ["--log", str(self.log_of(name))]
@@ -165,7 +165,7 @@ class Launched:
         except BaseException:
             self.stop(0.0)
             raise
-        self._readers = [] if detach else [self._reader(name) for name in description.names]
+        self._readers = [] if detach else [self._reader(name) for name in self.processes]
 
     def log_of(self, name: str) -> Path:
         return self.description.state / name / "agent.log"

@@ -126,7 +126,7 @@ class Collector:
         facts = self.facts
         states = {name: one.state for name, one in contacts.items()}
         former = former_members(states, [name for name, one in contacts.items() if not one.trouble])
-        names = [name for name in facts.names if name not in former]
+        names = [name for name in facts.names if name in contacts and name not in former]
         presence = {name: presence_of(name, contacts, facts.neighbours(name), now, facts.lease) for name in names}
         contacts = {name: contacts[name] for name in names}
         links = {

@@ -10,6 +10,7 @@ from typing import Any
 from fleetgp.agent.description import PREDICTORS, Description
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.operator.client import AgentClient, why_unreachable
+from fleetgp.operator.members import newest_of
 from fleetgp.page.collector import Collector, FleetFacts
 from fleetgp.page.events import PAGE, PAGE_MAP, Contact
 from fleetgp.page.maps import SHARE, Mapper, point_facts
@@ -29,7 +30,7 @@ def facts_of(description: Description) -> FleetFacts:
     names = description.names
     return FleetFacts(
         name=description.name,
-        names=names,
+        names=tuple(description.members),
         edges=tuple((names[a], names[b]) for a, b in description.graph.edges.tolist()),
         inputs=description.inputs,
         target=description.target,
@@ -98,7 +99,7 @@ class Watch(PageSource):
         self._seen = dict.fromkeys(self.facts.names, (0.0, 0))
         self._probes = {name: AgentProbe(description, name) for name in self.facts.names}
         self.mapper = Mapper(self, share)
-        self._ending = threading.Event()
+        self._ending, self._renewing = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -126,7 +127,8 @@ class Watch(PageSource):
     def _follow(self, names: tuple[str, ...]) -> None:
         while True:
             for name in names:
-                self._probe(name)
+                if name in self.facts.names:
+                    self._probe(name)
                 if self._ending.is_set():
                     return
             if self._ending.wait(self._pause):
@@ -141,6 +143,25 @@ class Watch(PageSource):
             lines = [line["number"] for line in contact.state.get("events", ())]
             self._seen[name] = fresh, (max(lines, default=after if fresh == began else 0))
         self._contacts[name] = contact
+        if not contact.trouble and contact.state.get("roster", 0) > self.description.roster.version:
+            with self._renewing, suppress(FleetGPError):  # then again with the next status
+                self._take_over(newest_of(self.description, [name]))
+
+    def _take_over(self, description: Description) -> None:
+        """Show the members of a newer roster from now on."""
+        facts, now = facts_of(description), time.time()
+        new = tuple(name for name in facts.names if name not in self._contacts)
+        for name in new:
+            self._contacts[name], self._seen[name] = Contact(since=now), (0.0, 0)
+        for name in facts.names:
+            if name in new or description.agents[description.id_of(name)] != self._table(name):
+                self._probes[name] = AgentProbe(description, name)
+        self.description, self.facts, self.collector.facts = description, facts, facts
+        if new:
+            self._begin(self._follow, new)
+
+    def _table(self, name: str) -> Any:
+        return self.description.agents[self.description.id_of(name)] if name in self.description.names else None
 
     def _tick(self) -> None:
         while not self._ending.wait(TICK):

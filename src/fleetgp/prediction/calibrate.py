@@ -219,7 +219,10 @@ def _rows_of(groups: Groups, some: BoolArray, count: int) -> BoolArray:
 
 def _box(shards: Sequence[Observations], network: Network, method: PredictionMethod) -> tuple[Array, Array]:
     """The lowest and the highest corner of the box of the data, rounded outwards, without agents with few rows."""
-    corners = np.array([outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) for own in shards])
+    nothing = np.full(2 * shards[0].dimension, -np.inf)
+    corners = np.array(
+        [outer_corners(own.inputs.min(axis=0), own.inputs.max(axis=0)) if len(own) else nothing for own in shards]
+    )
     with network.phase("box"):
         ends = merged_of_enough(
             _reduction(network, method),

@@ -115,7 +115,10 @@ class Conditioned:
 
     def _noise(self, data: Observations, theta: Array) -> Array:
         """(1,) the trained variance of an observation of whoever made these. theta: in the units of the data."""
-        return np.asarray(self.kernel.noise_model.trained(data.rows(slice(1)), self.kernel.sigmas(theta)) ** 2)
+        sigmas = self.kernel.sigmas(theta)
+        if not len(data):  # of an agent without rows nothing is known: some noise of the others
+            return np.median(sigmas, keepdims=True) ** 2
+        return np.asarray(self.kernel.noise_model.trained(data.rows(slice(1)), sigmas) ** 2)
 
     def _weighed(self, i: int) -> Observations:
         """A hosted agent's data, with the weights of outliers at its theta."""

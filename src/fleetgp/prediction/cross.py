@@ -113,8 +113,12 @@ def common_basis(inputs: Sequence[Array], h: Hyperparameters, reduction: Reducti
     """The basis on the box of the whole fleet, the same at every agent; None if it would be too long."""
     scales = np.asarray(h.length_scales)
     step = STEP * scales
+    nothing = np.full(2 * len(scales), -np.inf)  # of an agent without rows
     corners = np.stack(
-        [np.concatenate([np.ceil(x.max(axis=0) / step), np.ceil(-x.min(axis=0) / step)]) for x in inputs]
+        [
+            np.concatenate([np.ceil(x.max(axis=0) / step), np.ceil(-x.min(axis=0) / step)]) if len(x) else nothing
+            for x in inputs
+        ]
     )
     high, low = np.split(reduction.maximum(corners), 2)
     box = Box.around(np.stack([high * step, -low * step]))

@@ -260,6 +260,8 @@ class HeldOut:
     @classmethod
     def of(cls, data: Observations, seed: int) -> HeldOut:
         """Hide blocks of the agent's own area, without any message."""
+        if not len(data):
+            return cls(data, ())
         inputs, values, folds = data.inputs, data.values, []
         pieces = block_pieces(inputs, inputs.min(axis=0), inputs.max(axis=0), CELLS, seed)
         for mask in (hidden(pieces, fold) for fold in range(FOLDS)):

@@ -326,11 +326,12 @@ def agree_on_magnitudes(
     with few rows takes no part, unless all have few.
     """
     values = [one.values for one in shards]
-    columns = [np.array([[np.sqrt((y**2).mean())] for y in values])]
+    columns = [np.array([[np.sqrt((y**2).mean()) if len(y) else 0.0] for y in values])]
     if widths:
-        columns.insert(0, np.stack([np.ptp(one.inputs, axis=0) for one in shards]))
+        nothing = np.zeros(shards[0].dimension)
+        columns.insert(0, np.stack([np.ptp(one.inputs, axis=0) if len(one) else nothing for one in shards]))
     if deviation:
-        columns.append(np.array([[y.std() if np.ptp(y) > 0.0 else 0.0] for y in values]))
+        columns.append(np.array([[y.std() if len(y) and np.ptp(y) > 0.0 else 0.0] for y in values]))
     own = power_of_two(np.concatenate(columns, axis=1))
     if widths:
         own = np.column_stack([[levels(len(one)) for one in shards], own])

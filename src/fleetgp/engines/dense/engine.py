@@ -79,7 +79,9 @@ class DenseEngine(DataEngine):
         result: dict[int, Evaluation | NumericalError] = {}
         alike = defaultdict(list)
         for i, (expert, row) in enumerate(zip(engines, log_thetas, strict=True)):
-            if (np.abs(row) < LARGEST_LOG).all():
+            if (np.abs(row) < LARGEST_LOG).all() and not expert.size:  # what has no rows has nothing to say of theta
+                result[i] = Evaluation(0.0, np.zeros(len(row)), 0.0)
+            elif (np.abs(row) < LARGEST_LOG).all():
                 data = expert.data
                 alike[data.inputs.shape, expert.kernel, data.points is None, data.weight is None].append(i)
             else:

@@ -4,6 +4,7 @@ Links exist along the graph's edges only: no scouting, no gossip, so that nobody
 sends on two keys: fleetgp/RUN/RECEIVER/SENDER/frame carries the frames of algorithms (`wire`), .../hello what
 neighbours announce about themselves. On fleetgp/RUN/introduction an agent that misses a neighbour introduces
 itself to all that it is connected with: one that has another description, without this agent, listens on no other key.
+On fleetgp/RUN/roster an agent sends the fleet's roster to those that hold an older one.
 
 An epoch is one task of the agents, with rounds of its own; its number is in its frames. Neighbours begin and end an
 epoch at slightly different times, so frames may come before it has begun here, or after its end.
@@ -33,6 +34,7 @@ from fleetgp.network.zenoh.session import (
     open_session,
     peer_settings,
     prefix_of,
+    roster_key,
 )
 
 #: Bytes of one neighbour that may wait to be read: what comes beyond is dropped and counted.
@@ -176,8 +178,8 @@ class LinkEnd(NamedTuple):
     hellos: Any
 
 
-#: Bytes of an introduction; what is longer is dropped unread.
-LONGEST_INTRODUCTION = 2**11
+#: Bytes of an introduction and of a roster; what is longer is dropped unread.
+LONGEST_INTRODUCTION, LONGEST_ROSTER = 2**11, 2**19
 #: Seconds for which the answer to an introduction may take.
 VISIT = 2.0
 
@@ -207,8 +209,8 @@ class Links:
     lease: seconds after which a silent link counts as dead.
     security: mutual TLS and access control, where the endpoints are tls/... or quic/...; anywhere but on loopback.
     longest_hello: in bytes; what is longer is dropped unread.
-    changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data): called from Zenoh's
-    threads; must be short.
+    changed(own, neighbour, up), hello(own, neighbour, data), early(epoch), introduced(data), roster(data): called from
+    Zenoh's threads; must be short.
     arrivals, departures: the frames that came, and the last ones that were sent.
     dropped: what was refused, by reason; it never stops anything.  sent: bytes, by neighbour.
     overhead: bytes that no ledger counts (hellos, introductions, frames sent again).  resent: frames sent again.
@@ -229,7 +231,10 @@ class Links:
         hello: Callable[[int, int, bytes], None] | None = None,
         early: Callable[[int], None] | None = None,
         introduced: Callable[[bytes], None] | None = None,
+        roster: Callable[[bytes], None] | None = None,
     ) -> None:
+        import zenoh
+
         self.edges, self.run = tuple(edges), run
         self.hosted = tuple(sorted({own for own, _ in edges} if hosted is None else hosted))
         self.dropped: Counter[str] = Counter()
@@ -238,7 +243,8 @@ class Links:
         self._counting = threading.Lock()  # rounds and hellos are sent by threads of their own
         self.arrivals, self.departures = Arrivals(self.dropped), Departures()
         self._longest_hello = longest_hello
-        self._changed, self._hello, self._early, self._introduced = changed, hello, early, introduced
+        self._changed, self._hello, self._early = changed, hello, early
+        self._introduced, self._roster = introduced, roster
         self._ends: dict[Edge, LinkEnd] = {}
         self._endpoints, self._security = endpoints, security
         settings = self._settings(listen, endpoints, lease, security)
@@ -254,6 +260,10 @@ class Links:
                 self._declare(*edge)
             if introduced is not None:
                 self._introductions = self.session.declare_subscriber(introduction_key(run), self._introduction_arrived)
+            if roster is not None:
+                self._rosters = self.session.declare_subscriber(
+                    roster_key(run), self._roster_arrived, allowed_origin=zenoh.Locality.REMOTE
+                )
             undo.pop_all()
 
     def _settings(
@@ -291,15 +301,25 @@ class Links:
 
     def introduce(self, data: bytes) -> None:
         """An introduction, to all that this end is connected with; dropped where the link is busy."""
+        self._put(introduction_key(self.run), data)
+
+    def spread(self, roster: bytes) -> None:
+        """A roster, to all that this end is connected with; dropped where the link is busy."""
+        self._put(roster_key(self.run), roster)
+
+    def _put(self, key: str, data: bytes) -> None:
         import zenoh
 
         for own, neighbour in self._ends:
             if self.up(own, neighbour):
                 self._count(neighbour, data, overhead=True)
-        self.session.put(introduction_key(self.run), data, congestion_control=zenoh.CongestionControl.DROP)
+        self.session.put(key, data, congestion_control=zenoh.CongestionControl.DROP)
 
-    def visit(self, neighbour: int, data: bytes) -> None:
-        """Introduce this end to a neighbour that has not connected to it, and wait a moment for an answer."""
+    def visit(self, neighbour: int, data: bytes, roster: bytes = b"") -> None:
+        """Introduce this end to a neighbour that has not connected to it, and wait a moment for an answer.
+
+        roster: the one that this end holds; the neighbour may hold an older one, without this agent.
+        """
         import zenoh
 
         endpoint, answered = self._endpoints[neighbour], threading.Event()
@@ -314,8 +334,14 @@ class Links:
         settings = {**client_settings(endpoint, self._security), "mode": "peer", "listen": {"endpoints": []}}
         with suppress(NetworkError, zenoh.ZError), open_session(settings, "no introduction") as session:
             session.declare_subscriber(introduction_key(self.run), take, allowed_origin=zenoh.Locality.REMOTE)
+            if self._roster is not None:
+                session.declare_subscriber(
+                    roster_key(self.run), self._roster_arrived, allowed_origin=zenoh.Locality.REMOTE
+                )
             session.put(introduction_key(self.run), data)
-            self._count(neighbour, data, overhead=True)
+            if roster:
+                session.put(roster_key(self.run), roster)
+            self._count(neighbour, data + roster, overhead=True)
             answered.wait(VISIT)
 
     def up(self, own: int, neighbour: int) -> bool:
@@ -373,6 +399,13 @@ class Links:
             self.drop("malformed")
         elif self._introduced is not None:
             self._introduced(data)
+
+    def _roster_arrived(self, sample: Any) -> None:
+        data = bytes(sample.payload)
+        if len(data) > LONGEST_ROSTER:
+            self.drop("malformed")
+        elif self._roster is not None:
+            self._roster(data)
 
     def _frame_arrived(self, own: int, neighbour: int, data: bytes) -> None:
         try:

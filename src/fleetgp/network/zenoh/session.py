@@ -72,9 +72,12 @@ class Security:
             asked = (("ingress", "query", key), ("egress", "reply", key), ("egress", "declare_queryable", key))
             allowed.append((f"{own}-{OPERATOR}", OPERATOR, asked))
         # Any certificate of the fleet's authority: an agent that is not in this file has no other way to be noticed.
-        rules = [_rule("introduction", ["ingress", "egress"], ["put", "declare_subscriber"], introduction_key(run))]
+        # Rosters go the same way: whoever brings one, the operator's signature counts.
+        keys = {"introduction": introduction_key(run), "roster": roster_key(run)}
+        both, messages = ["ingress", "egress"], ["put", "declare_subscriber"]
+        rules = [_rule(label, both, messages, key) for label, key in keys.items()]
         subjects: list[dict[str, Any]] = [{"id": "everyone"}]
-        policies = [{"rules": ["introduction"], "subjects": ["everyone"]}]
+        policies = [{"rules": list(keys), "subjects": ["everyone"]}]
         for label, name, of_label in allowed:
             own_rules = [
                 _rule(f"{label} {k}", [flow], [message], key) for k, (flow, message, key) in enumerate(of_label)
@@ -97,6 +100,11 @@ def prefix_of(run: int) -> str:
 def introduction_key(run: int) -> str:
     """Where agents introduce themselves to all that they are connected with, whatever ids these have."""
     return f"{prefix_of(run)}/introduction"
+
+
+def roster_key(run: int) -> str:
+    """Where agents send the fleet's roster to all that they are connected with and that hold an older one."""
+    return f"{prefix_of(run)}/roster"
 
 
 def is_local(endpoint: str) -> bool:
