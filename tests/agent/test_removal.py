@@ -13,6 +13,7 @@ import pytest
 
 from fleetgp.agent.agenda import Agenda, Calibrated, Item
 from fleetgp.agent.agent import Agent
+from fleetgp.agent.description import read_description
 from fleetgp.agent.totals import Agreements
 from fleetgp.cli.memory import is_without
 from fleetgp.model.hyperparameters import Hyperparameters
@@ -84,6 +85,52 @@ def test_members_answer_as_if_the_rows_had_never_been_there(tmp_path: Path) -> N
             assert (back.data.rows, back.data.removed, back.data.arrived) == (39, 1, 40)
             assert confirmed(everyone, result["name"], back)
             assert_simulated(ask(description, "a0", QUERIES), [held(back)[one] for one in range(3)], everyone)
+
+
+def test_forgotten_rows_stay_in_groups_that_all_hold_until_these_are_taken_back(tmp_path: Path) -> None:
+    describe(tmp_path, 3, points=60, **FLEET)
+    file = tmp_path / "fleet.toml"
+    file.write_text('time = "x"\n' + file.read_text(encoding="utf-8"), encoding="utf-8")
+    description = read_description(file)
+    with running(description, tmp_path) as agents:
+        until(lambda: settled(agents) and together(*agents))
+        middle = float(np.median(agents[1].data.shard.inputs[:, 0]))
+        with AgentClient(description, "a1") as client:
+            receipt = client.request("forget", 30.0, name="old", before=middle)
+        assert receipt["forgotten"] == receipt["summarized"] >= 20
+        until(lambda: confirmed(agents, "old", agents[1]) and together(*agents))
+        kept = agents[1].data.stand.kept
+        for agent in agents:
+            counts = held(agent)[1].counts
+            assert receipt["forgotten"] == kept.counts.sum() == counts[counts >= 20].sum()
+        groups = [held(agents[one])[one] for one in range(3)]
+        assert groups[1].without_rows.sum() == len(kept)
+        assert_simulated(ask(description, "a0", QUERIES), groups, agents)
+        # They survive a restart, and go whole when one of their rows is taken back.
+        gone(agents[1])
+        until(lambda: together(agents[0]) or together(agents[2]))
+        with living(description, "a1", tmp_path) as back:
+            everyone = [agents[0], back, agents[2]]
+            until(lambda: together(*everyone))
+            groups = [held(agent)[agent.id] for agent in everyone]
+            assert_simulated(ask(description, "a2", QUERIES), groups, everyone)
+            place = float(kept.places[0, 0])
+            assert removal(back, between=[place, place])["kept_groups"] >= 1
+            until(lambda: confirmed(everyone, "removal-1", back))
+            assert back.data.stand.kept.counts.sum() == held(agents[0])[1].counts.sum() - held_rows(back)
+            # All rows may be taken back: the agent stays, without any.
+            with AgentClient(description, "a1") as client:
+                client.request("remove", 30.0, name="everything", where="x > -100")
+            until(lambda: confirmed(everyone, "everything", back))
+            assert (back.data.rows, len(back.data.stand.kept), len(held(agents[2])[1])) == (0, 0, 0)
+            groups = [held(agent)[agent.id] for agent in everyone]
+            assert_simulated(ask(description, "a1", QUERIES), groups, everyone)
+
+
+def held_rows(agent: Agent) -> int:
+    """How many of the rows that an agent still has are in its groups."""
+    groups = held(agent)[agent.id]
+    return int(groups.counts[~groups.without_rows].sum())
 
 
 def test_who_is_away_has_not_confirmed_until_it_is_back(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def forget(
     if place.is_dir():
         return _forget_in_model(place, agent, before)
     description = description_of(place)
-    names = description.names if agent is None else description.names_of([description.id_of(agent)])
+    names = description.members if agent is None else description.names_of([description.id_of(agent)])
     table = plain_table(f"Rows before {escape(before)}", "agent", "forgotten", "as groups", "overdue", "left")
     facts: dict[str, Any] = {}
     silent: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _with_confirmations(
     confirmed: dict[str, float] = {}
     deadline = time.monotonic() + wait
     # If nothing was removed, nobody holds anything of it.
-    waiting = list(description.names) if receipt["removed"] or receipt.get("kept_rows") else []
+    waiting = list(description.members) if receipt["removed"] or receipt.get("kept_rows") else []
     states: dict[str, dict[str, Any]] = {}
     while waiting:
         states = ask_all(description)
@@ -166,7 +166,7 @@ def _with_confirmations(
     why = {name: states[name].get("error", "it still holds groups or totals of before") for name in waiting}
     facts = {"agent": agent, **receipt, "confirmed": confirmed, "not_confirmed": why}
     table = plain_table("Who holds nothing of them any more", "agent", "since", left=2)
-    for name in description.names if confirmed or waiting else ():
+    for name in description.members if confirmed or waiting else ():
         when = confirmed.get(name)
         table.add_row(
             name,
