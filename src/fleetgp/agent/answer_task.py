@@ -54,6 +54,7 @@ class AnswerTask:
 
         Their version; the number of the summary that this agent holds, and whether its rows change it.
         """
+        self._state.data.tidy()
         self.stand = self._state.data.stand
         self.shard = self._state.data.observations(self.stand)
         model, left = self._state.memory.trained, Left(self.stand.arrived - len(self.stand), self.stand.kept)

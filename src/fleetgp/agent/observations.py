@@ -27,7 +27,7 @@ from fleetgp.data.conditions import Comparison, Condition
 from fleetgp.data.dataset import InMemory
 from fleetgp.data.suspicions import is_any_of, refuse_suspicious
 from fleetgp.data.times import duration, format_value, moment, time_input, units_of_times
-from fleetgp.errors import InputError, shortened
+from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.files import private_folder, whole
 from fleetgp.fleet.forgetting import Limit, forgotten, removed, renumbered, summarized
 from fleetgp.io.formats import Columns, Reading, Table
@@ -40,6 +40,8 @@ from fleetgp.prediction.kept import KeptGroups
 
 #: Groups of forgotten rows that an agent keeps where nothing else limits them.
 MOST_KEPT = 200
+#: Seconds that an operator's request to forget waits for the fleet to be idle.
+BUSY = 20.0
 REQUEST = re.compile(r"[\w-]{1,64}", re.ASCII)
 
 
@@ -175,6 +177,8 @@ class ObservationStore:
         self.units: Mapping[str, str] = {}  # of the file's columns, where they are known: of dates
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
+        #: Held while groups may be on their way that were made of the rows as they are: nothing is forgotten meanwhile.
+        self.sending = threading.RLock()
         table = self._read()
         self._time, self.time = time, time_input(self.inputs, self.units, time)
         if window is not None and self.time is None:
@@ -320,22 +324,31 @@ class ObservationStore:
     # ---- what leaves -----------------------------------------------------------------------------------------
 
     def tidy(self) -> int:
-        """Forget what is too old or too much; how many rows."""
-        with self._writing:
+        """Forget what is too old or too much, unless somebody is writing; how many rows."""
+        if not self._writing.acquire(blocking=False):
+            return 0
+        try:
             before = self.rows
             self._settle()
             return before - self.rows
+        finally:
+            self._writing.release()
 
     def forget(self, before: Any, name: str) -> dict[str, Any]:
         """Let the rows with an earlier time go; return the receipt. name: of this request, for a repetition."""
         if self.time is None:
             raise self._timeless("before")
         point = moment(before, self._unit, "before")
-        with self._writing:
-            known = self._receipt(name)
-            if known is not None:
-                return known
-            return self._let_go(Limit(point), name, {"before": self._shown(point)}, patient=False)
+        if not self.sending.acquire(timeout=BUSY):
+            raise NetworkError("the agent is busy with the others: repeat it a little later")
+        try:
+            with self._writing:
+                known = self._receipt(name)
+                if known is not None:
+                    return known
+                return self._let_go(Limit(point), name, {"before": self._shown(point)}, patient=False)
+        finally:
+            self.sending.release()
 
     def remove(self, name: str, *, request: Any = None, where: Any = None, between: Any = None) -> dict[str, Any]:
         """Take rows back: those that were sent as this request, for which the condition holds, and within these times.
@@ -448,7 +461,11 @@ class ObservationStore:
             now = now_of(self.stand.values[:, self.time], self._unit, by_clock=self._by_clock)
             limit = Limit(now - self._window, self._max_rows)
         with suppress(OSError):  # a full disk: the next one tries again
-            self._let_go(limit, "", {}, patient=True)
+            if self.sending.acquire(blocking=False):
+                try:
+                    self._let_go(limit, "", {}, patient=True)
+                finally:
+                    self.sending.release()
             if self.journal.wasteful:
                 self.journal.compact()
 

@@ -82,32 +82,39 @@ class ViewLoop:
 
     def _work(self, tasks: Tasks) -> None:
         """The tasks of a view, one after the other and the same at all its members, until it is over."""
-        rules = self.description.training
         while True:
-            pending = self.requests.question()
-            agenda = tasks.agree(self._item(tasks.view, pending))
-            self._adopt(agenda)
-            self.answers.agreements.drop_outdated(agenda)
-            self.answers.run(tasks, agenda, pending)
-            request = agenda.training(
-                with_members=rules.retrain_on_membership_change,
-                after=rules.again_after,
-                summarized=self.answers.summarizes,
-            )
-            if request is not None:
-                self._train(tasks, agenda, request)
-                continue  # all learn what came of it, before anybody asks
-            self.answers.sync_totals(tasks, agenda)
-            self.answers.sync_summary(tasks, agenda)
-            self.answers.note_clean()
-            if agenda.model is None:
-                self.requests.refuse_all("the fleet has no model: its training failed")
-            else:
-                self._stand_by()
-            self.activity.problem = ""
-            self._troubles = self._failures = 0
-            self.activity.phase = "serving" if self.memory.trained is not None else "failed"
-            self._idle(tasks)
+            with self.data.sending:
+                done = self._turn(tasks)
+            if done:
+                self._idle(tasks)
+
+    def _turn(self, tasks: Tasks) -> bool:
+        """One agenda, and what follows from it; whether there is nothing more to do."""
+        rules = self.description.training
+        pending = self.requests.question()
+        agenda = tasks.agree(self._item(tasks.view, pending))
+        self._adopt(agenda)
+        self.answers.agreements.drop_outdated(agenda)
+        self.answers.run(tasks, agenda, pending)
+        request = agenda.training(
+            with_members=rules.retrain_on_membership_change,
+            after=rules.again_after,
+            summarized=self.answers.summarizes,
+        )
+        if request is not None:
+            self._train(tasks, agenda, request)
+            return False  # all learn what came of it, before anybody asks
+        self.answers.sync_totals(tasks, agenda)
+        self.answers.sync_summary(tasks, agenda)
+        self.answers.note_clean()
+        if agenda.model is None:
+            self.requests.refuse_all("the fleet has no model: its training failed")
+        else:
+            self._stand_by()
+        self.activity.problem = ""
+        self._troubles = self._failures = 0
+        self.activity.phase = "serving" if self.memory.trained is not None else "failed"
+        return True
 
     def _idle(self, tasks: Tasks) -> None:
         """Wait for something that concerns the others, and score new rows in the meantime."""
