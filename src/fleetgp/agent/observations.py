@@ -195,6 +195,7 @@ class ObservationStore:
         self.asked = 0  # the number of the last departure that an operator has asked for
         self._kept_facts: Any = None
         self._kept = KeptGroups.none(len(self.inputs))
+        self.stand = Stand(table[:0], self.journal.rows, self._kept, 0, 0, -1)
         self._stand(table[self._counted(table)])
         self._place: tuple[Stand | None, dict[str, list[float]]] = (None, {})
 
@@ -543,7 +544,10 @@ class ObservationStore:
             self._kept_facts = self.journal.kept
             self._kept = kept_of_facts(self.journal.kept, len(self.inputs))
         journal, arrived = self.journal, self._in_file + len(self.journal.rows) + self.journal.gone
-        self.stand = Stand(table, journal.rows, self._kept, arrived, journal.removed, self._departures)
+        stand = Stand(table, journal.rows, self._kept, arrived, journal.removed, self._departures)
+        same_arrays = all(one is other for one, other in zip(self.stand[:3], stand[:3], strict=True))
+        if not same_arrays or self.stand[3:] != stand[3:]:
+            self.stand = stand
 
     def _nothing_sent(self, shard: Observations) -> Sent:
         spread = shard.inputs.std(axis=0) if len(shard) else np.ones(shard.dimension)
