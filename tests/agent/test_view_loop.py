@@ -94,7 +94,7 @@ def test_logs_name_agents_instead_of_numbers(tmp_path: Path, monkeypatch: pytest
     def calibrate(*_: Any) -> Any:
         raise InputError("agent 0: too few rows")
 
-    def hold(*_: Any) -> Any:
+    def hold(*_: Any, **__: Any) -> Any:
         raise NumericalError("agent 1: its rows are too far away")
 
     monkeypatch.setattr("fleetgp.agent.training_task.train", train)
