@@ -40,6 +40,7 @@ class ViewLoop:
         self._members: tuple[int, ...] = ()  # of the last view
         self._once_more = False  # the last training failed from a warm start: a cold one may do better
         self._announced_rows = 0  # the new rows that the others know of
+        self._rows = 0  # of all members at the last agenda
         self._troubles = self._failures = 0  # in a row
 
     def run(self) -> None:
@@ -88,18 +89,23 @@ class ViewLoop:
                 after=rules.again_after,
                 summarized=self.answers.summarizes,
             )
-            if request is not None:
+            if request is not None and not agenda.rows:
+                self.requests.fulfil(request, "no agent has rows yet")
+            elif request is not None:
                 self._train(tasks, agenda, request)
                 continue  # all learn what came of it, before anybody asks
             self.answers.sync_totals(tasks, agenda)
             self.answers.sync_summary(tasks, agenda)
+            self._rows = agenda.rows
             if agenda.model is None:
-                self.requests.refuse_all("the fleet has no model: its training failed")
+                why = "its training failed" if agenda.rows else "no agent has rows yet"
+                self.requests.refuse_all(f"the fleet has no model: {why}")
             else:
                 self._stand_by()
             self.activity.problem = ""
             self._troubles = self._failures = 0
-            self.activity.phase = "serving" if self.memory.trained is not None else "failed"
+            without = "failed" if agenda.rows else "starting"
+            self.activity.phase = "serving" if self.memory.trained is not None else without
             self.node.idle(tasks.view, tasks.count, self._pending)
 
     def _item(self, view: View, pending: PendingQuestion | None) -> Item:
@@ -175,7 +181,8 @@ class ViewLoop:
     def _pending(self) -> bool:
         """Whether this agent has something for the agenda."""
         grown = self.description.training.again_after > 0 and self.new_rows != self._announced_rows
-        return self.requests.any or grown
+        first = not self._rows and self.data.rows > 0 and self.memory.trained is None
+        return self.requests.any or grown or first
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 
