@@ -51,7 +51,10 @@ def examples(count: int, **more: Any) -> hypothesis_settings:
 def paper_shards(n: int, agents: int, seed: int = 0) -> tuple[Shard, ...]:
     """The paper's field, cut into stripes along x."""
     field = fg.synthetic_field(n, seed=seed)
-    return tuple(fg.partition(field.inputs, field.observations, agents=agents))
+    shards = tuple(fg.partition(field.inputs, field.observations, agents=agents))
+    for array in (array for shard in shards for array in shard):  # they are kept for other tests
+        array.setflags(write=False)
+    return shards
 
 
 def alternating_path(agents: int) -> fg.GraphSequence:

@@ -50,7 +50,8 @@ class Processes:
         self.file = folder / "fleet.toml"
         text = fleet_text("test", self.names, ends, files, edges, **{"kernel": "se", **options})
         text = text.replace('inputs = ["x", "y"]\n', f"inputs = {json.dumps(list(inputs))}\n{model}")
-        self.file.write_text(text.replace("watch = true", "watch = false") + extra, encoding="utf-8")
+        text = text.replace("watch = true", "watch = false").replace('again_after = "when-needed"', "again_after = 0")
+        self.file.write_text(text + extra, encoding="utf-8")
         self.description = read_description(self.file)
         self.running: dict[str, subprocess.Popen[bytes]] = {}
 

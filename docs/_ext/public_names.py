@@ -16,7 +16,17 @@ import fleetgp as fg
 #: What people do -> the names that they need for it. Those of modules are after the module's name.
 GROUPS: dict[str, tuple[str, ...]] = {
     "fleets": ("Fleet", "ConditionedFleet", "Outputs", "FleetGPRegressor"),
-    "results": ("Fit", "Prediction", "Joint", "Gradient", "Suggestion", "Calibration", "Ledger", "Hyperparameters"),
+    "results": (
+        "Fit",
+        "Prediction",
+        "Joint",
+        "Gradient",
+        "Suggestion",
+        "Calibration",
+        "TrainingNeed",
+        "Ledger",
+        "Hyperparameters",
+    ),
     "scores": (
         "score",
         "Scores",

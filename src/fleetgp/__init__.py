@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from fleetgp.training import Fit as Fit
     from fleetgp.training import Trainer as Trainer
     from fleetgp.training import TrainingInfo as TrainingInfo
+    from fleetgp.training import TrainingNeed as TrainingNeed
     from fleetgp.training import TrainingOptions as TrainingOptions
     from fleetgp.training import TrainingState as TrainingState
     from fleetgp.training import register_trainer as register_trainer
@@ -84,7 +85,7 @@ _HOMES = {
     "prediction": "PREDICTION_METHODS Calibration Gradient Joint Prediction Suggestion register_rule",
     "storage.folder": "load_model save_model",
     "storage.model": "Model",
-    "training": "TRAINING_METHODS Fit Trainer TrainingInfo TrainingOptions TrainingState register_trainer",
+    "training": "TRAINING_METHODS Fit Trainer TrainingInfo TrainingNeed TrainingOptions TrainingState register_trainer",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -1,11 +1,12 @@
 """The options of a model, of its training and of its predictions, each declared once: default, values, help and name.
 
-Python, the command line, fleet.toml and the estimator derive from the fields of `ModelOptions`, `TrainerOptions` and
-`PredictionOptions`. None as a default means that the method, or the data, decide.
+Python, the command line, fleet.toml and the estimator derive from the fields of `ModelOptions`, `TrainerOptions`,
+`PredictionOptions` and `QueryOptions`. None as a default means that the method, or the data, decide.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, TypedDict, get_args
@@ -14,9 +15,11 @@ import numpy as np
 
 from fleetgp.arrays import Array
 from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName
-from fleetgp.data.transforms import CoordinatesName
+from fleetgp.data.times import Moment, duration, units_of_times
+from fleetgp.data.transforms import CoordinateRule, CoordinatesName
 from fleetgp.declarations import (
     FLAG,
+    TEXT,
     Kind,
     checked,
     declared,
@@ -41,17 +44,47 @@ Beta = Literal["relative", "paper"]
 
 #: The paper's "se" is infinitely smooth, and most measured fields are not.
 KERNEL: Final = "matern32"
+#: Along time: fields that were measured change abruptly, and the next day is predicted best so (docs/time.md).
+KERNEL_OF_TIME: Final = "matern12"
 #: dec-full-gp works with the moments of the data, and only the squared exponential has them. It is also the paper's.
 KERNEL_OF_MOMENTS: Final = "se"
 
 
-def default_kernel(*methods: object, preset: str | None = None) -> str:
-    """Return the kernel of a model for which none was chosen. methods: of training and prediction, if they are known.
+def default_kernel(
+    *methods: object,
+    preset: str | None = None,
+    inputs: Sequence[str] | None = None,
+    time: str | None = None,
+    rule: CoordinateRule | None = None,
+) -> str:
+    """Return the kernel of a model for which none was chosen.
+
+    methods: of training and prediction, if they are known.  inputs: their names.  time: the one that is the time.
+    rule: of the coordinates; on the sphere longitude and latitude have one length-scale.
 
     >>> default_kernel(), default_kernel("dec-full-gp"), default_kernel(preset="paper")
     ('matern32', 'se', 'se')
+    >>> default_kernel(inputs=["lon", "lat", "day"], time="day")
+    'matern32(lon, lat) * matern12(day)'
+    >>> default_kernel(inputs=["lon", "lat", "m"], time="m", rule=CoordinateRule("sphere", 0, 1))
+    'iso-matern32(lon, lat) * matern12(m)'
     """
-    return KERNEL_OF_MOMENTS if "dec-full-gp" in methods or preset == "paper" else KERNEL
+    if "dec-full-gp" in methods or preset == "paper":
+        return KERNEL_OF_MOMENTS
+    others = [name for name in inputs or () if name != time]
+    globe = [] if inputs is None or rule is None or rule.name != "sphere" else [rule.longitude, rule.latitude]
+    together = [inputs[d] for d in globe] if inputs is not None else []
+    others = [name for name in others if name not in together]
+    parts = [(f"iso-{KERNEL}", together), (KERNEL, others), (KERNEL_OF_TIME, [] if time is None else [time])]
+    used = [(kernel, names) for kernel, names in parts if names]
+    if [kernel for kernel, _ in used] in ([], [KERNEL], [KERNEL_OF_TIME]):
+        return KERNEL
+    return " * ".join(f"{kernel}({', '.join(map(_in_expression, names))})" for kernel, names in used)
+
+
+def _in_expression(name: str) -> str:
+    """Return the name of an input as kernels have it."""
+    return name if re.fullmatch(r"[\w.\-]+", name) else f"'{name}'" if '"' in name else f'"{name}"'
 
 
 def check_noise_floor(name: str, value: Any) -> float:
@@ -87,7 +120,13 @@ class ModelOptions:
         Kind(str, lambda _, value: value, "a name or an expression"),
         "se (the smoothest), matern52, matern32, matern12 (the roughest), rq; of them, with periodic and linear, "
         'an expression over the inputs: "matern32(lon, lat) * matern12(day)"; or auto: the best.',
-        otherwise="matern32; se to train by dec-full-gp",
+        otherwise="matern32, with matern12 along the time; se to train by dec-full-gp",
+    )
+    time: str | None = declared(
+        None,
+        TEXT,
+        "The input that is the time: it has a kernel of its own, and questions without it are about now.",
+        otherwise="the only input with dates",
     )
     normalize: bool = declared(
         True, FLAG, "Centre and scale the observations by the fleet's mean and standard deviation."
@@ -106,6 +145,39 @@ class ModelOptions:
     robust: bool = declared(False, FLAG, "Weigh outliers down: a row counts as at most 2.5 standard deviations off.")
     private: Literal["rows"] | None = declared(
         None, one_of(("rows",)), "rows: refuse methods that send a row or its inputs, here and in later commands."
+    )
+
+
+#: What stays of forgotten rows.
+Keep = Literal["summary", "nothing"]
+
+
+def check_window(name: str, value: Any) -> float | str:
+    """Return a valid window: a text, which is read with the unit of the time, or a number above 0."""
+    if isinstance(value, str):
+        duration(value, units_of_times("days"), name)
+        return value
+    check_number(name, value, above=0.0)
+    return float(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions:
+    """Which rows an agent forgets, after every observation, and what stays of them."""
+
+    window: float | str | None = declared(
+        None,
+        Kind(str, check_window, 'a duration such as "3 days", or a number', number_or_text),
+        'Forget rows that are this much older than the newest of all: "3 days", or a number in the unit of the time.',
+        otherwise="none is too old",
+    )
+    max_rows: int | None = declared(
+        None, whole(least=5), "Forget the oldest rows of an agent with more than this.", otherwise="none are too many"
+    )
+    keep: Keep = declared(
+        "summary",
+        one_of(get_args(Keep)),
+        "What stays of forgotten rows: summary, coarse groups for dec-summary; or nothing.",
     )
 
 
@@ -221,6 +293,20 @@ class ThetaOptions:
     )
     fixed: Mapping[str, float] | None = declared(None, GIVEN, 'Values that stay, by name: {"noise": 0.1}.')
     seed: int | None = declared(None, GIVEN, "Draws the samples of the g- methods.", otherwise="the fleet's")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions:
+    """When a question is about; the input that is the time is then not among the queries."""
+
+    at_time: Moment | None = declared(
+        None,
+        Kind(str, unchecked, "a date or a number", number_or_text),
+        "For points without the time input: the time that the question is about, 2021-01-05 or 2021-01-05T12:00 (UTC).",
+        detail="Also a datetime, or a number in the unit of this input. After the newest row it is a forecast.",
+        otherwise="now",
+        toml=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +439,10 @@ class _Weights(TypedDict, total=False):
     beta: Beta | None
 
 
+class _Time(TypedDict, total=False):
+    at_time: Moment | None
+
+
 class TrainKeywords(_Engine, _Seed, total=False):
     """Of `Fleet.train`."""
 
@@ -372,21 +462,27 @@ class TrainKeywords(_Engine, _Seed, total=False):
     nested_iterations: int | None
 
 
-class SampleKeywords(_Engine, _Selection, total=False):
-    """Of `Fleet.sample`, whose seed is of the draws."""
-
+class _Model(_Engine, _Selection, total=False):
     theta: Sequence[float] | Array | None
 
 
-class PosteriorKeywords(SampleKeywords, _Seed):
+class SampleKeywords(_Model, _Time):
+    """Of `Fleet.sample`, whose seed is of the draws."""
+
+
+class PosteriorKeywords(_Model, _Seed, _Time):
     """Of `Fleet.joint`, `gradient` and `suggest`."""
 
 
-class FoldKeywords(SampleKeywords, _Averages, _Weights):
+class FoldKeywords(_Model, _Averages, _Weights):
     """Of `Fleet.cross_validate`, whose seed deals the folds."""
 
 
-class PredictKeywords(FoldKeywords, _Seed, _Local):
+class ScoreKeywords(FoldKeywords, _Seed, _Local):
+    """Of `Fleet.score`, whose observations have their own times."""
+
+
+class PredictKeywords(ScoreKeywords, _Time):
     """Of `Fleet.predict`."""
 
 
@@ -394,7 +490,7 @@ class CalibrateKeywords(_Engine, _Selection, _Averages):
     """Of `Fleet.calibrate`, whose seed is also of the rows that are held out."""
 
 
-class ConditionedPosteriorKeywords(_Selection, _Seed):
+class ConditionedPosteriorKeywords(_Selection, _Seed, _Time):
     """Of `ConditionedFleet.joint` and `gradient`."""
 
 

@@ -78,4 +78,6 @@ def test_metrics_for_prometheus(tmp_path: Path) -> None:
         assert found["fleetgp_bytes_sent"][0].value > 1000
         assert {s.labels["parameter"] for s in found["fleetgp_theta"]} == {"l_x", "l_y", "sigma_f", "sigma_eps"}
         assert found["fleetgp_disagreement"][0].value < 1e-4
+        assert found["fleetgp_theta_age_seconds"][0].value >= 0.0
+        assert (found["fleetgp_scored_observations"][0].value, found["fleetgp_drift_log_odds"][0].value) == (0.0, 0.0)
         assert {s.labels["phase"]: s.value for s in found["fleetgp_phase"]}["serving"] == 1.0

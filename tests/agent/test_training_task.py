@@ -38,7 +38,9 @@ def trainings(folder: Path) -> list[bool]:
 def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
     options = "theta0 = [2.0, 0.5, 1.0, 1.0]\nbounds = { l_x = [0.1, 0.9] }\npriors = { noise = [0.3, 2.0] }"
     description, shards = describe(tmp_path, 2, training_options=options)
-    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace("again_after = 0 ", "again_after = 5 ")
+    text = (
+        (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace('again_after = "when-needed"', "again_after = 5")
+    )
     (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
     description = read_description(tmp_path / "fleet.toml")
     more = fg.synthetic_field(6, seed=8)
@@ -74,7 +76,9 @@ def test_new_rows_count_at_once_and_train_by_rule(tmp_path: Path) -> None:
 
 def test_a_new_row_below_the_rule_leaves_the_fleet_idle(tmp_path: Path) -> None:
     describe(tmp_path, 2)
-    text = (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace("again_after = 0 ", "again_after = 5 ")
+    text = (
+        (tmp_path / "fleet.toml").read_text(encoding="utf-8").replace('again_after = "when-needed"', "again_after = 5")
+    )
     (tmp_path / "fleet.toml").write_text(text, encoding="utf-8")
     description = read_description(tmp_path / "fleet.toml")
     with running(description, tmp_path) as agents:

@@ -37,11 +37,12 @@ def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
     assert sum(told["observations"]) == 87
     assert told["notes"] == ["depth is 5.2, the nearest to 5", "3 cells hold nothing, and are no observations"]
     shown = run(*fit, "--at", "depth=5", "--out", "shown")
-    assert "fleetgp map shown --grid 200x200 --at time=2021-01-05 --out map.nc" in shown.stdout
+    assert "fleetgp map shown --grid 200x200 --out map.nc" in shown.stdout
     assert " days along time" in " ".join(shown.stdout.split())
     assert "time 2021-01-04 to 2021-01-06." in run("info", "m").stdout
     fleet = load_model("m").fleet
     assert fleet.units == {"time": "days since 1970-01-01", "chl": "mg m-3"}
+    assert (fleet.time, fleet.kernel.name) == ("time", "matern32(lon, lat) * matern12(time)")
     run("map", "m", "--grid", "4x3", "--within", "inf", "--at", "time=2021-01-05", "--out", "map.nc", "--quiet")
     with xr.open_dataset("map.nc") as sea:
         assert sea["chl_std_observed"].attrs["units"] == "mg m-3"
@@ -54,6 +55,17 @@ def test_from_any_variable_to_a_map_of_a_day(field: xr.Dataset) -> None:
         answer = pd.read_csv("a.csv")
         np.testing.assert_allclose(answer[["mean", "std"]], [[expected.mean[0], expected.std[0]]], rtol=1e-6)
     assert answer["time"].tolist() == ["2021-01-05"]
+    pd.DataFrame({"lon": [-1.0], "lat": [41.0]}).to_csv("place.csv", index=False)
+    for chosen, day in (([], "2021-01-06"), (["--at-time", "2021-01-07"], "2021-01-07")):
+        run("predict", "m", "place.csv", *chosen, "--out", "now.csv", "--quiet")
+        told = pd.read_csv("now.csv")
+        assert told["time"].tolist() == [day]
+        assert told["mean"][0] == pytest.approx(fleet.predict([[-1.0, 41.0]], at_time=day).mean[0], rel=1e-6)
+    for command in ("sample", "suggest"):
+        run(command, "m", "place.csv", "--n", "1", "--at-time", "2021-01-07", "--out", "now.csv")
+        assert pd.read_csv("now.csv")["time"].tolist() == ["2021-01-07"]
+    refused = wrong("predict", "m", "p.parquet", "--at-time", "5", "--out", "b.csv")
+    assert "p.parquet has a column 'time': leave one" in refused
     pd.DataFrame({"lon": [-1.0], "lat": [41.0], "time": ["04/06/2023 19:23"]}).to_csv("p.csv", index=False)
     told = wrong("predict", "m", "p.csv", "--out", "c.csv")
     assert "got '04/06/2023 19:23' (first: row 1). Are these dates? Then write them like 2023-06-04 19:23" in told

@@ -112,9 +112,9 @@ def test_a_map_of_three_inputs_with_a_mask_and_units(tmp_path: Path, monkeypatch
     land = xr.Dataset({"sea": (("lat", "lon"), np.where(lon < 1.0, 1, 0) * np.ones((41, 1)))}, {"lat": lat, "lon": lon})
     land.to_netcdf("land.nc")
     asked = ["map", "m", "--grid", "5x4", "--box", "0", "40", "2", "42", "--within", "inf"]
-    assert "got 3 (lon, lat, time): give the others a value" in wrong(*asked, "--out", "a.nc")
+    assert "at_time: expected a date like" in wrong(*asked, "--at-time", "noon", "--out", "a.nc")
     assert "expected a name and a value, like depth=5, got 'time'" in wrong(*asked, "--at", "time", "--out", "a.nc")
-    at = [*asked, "--at", "time=2021-01-05"]
+    at = [*asked, "--at-time", "2021-01-05"]
     assert "land.csv: there is no such file" in wrong(*at, "--mask", "land.csv", "--out", "a.nc")
     assert json.loads(run(*at, "--mask", "land.nc", "--out", "a.nc", "--json").stdout)["masked"] == 12
     with xr.open_dataset("a.nc") as sea, xr.open_dataset("land.nc") as given:

@@ -15,7 +15,7 @@ from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
 from fleetgp.declarations import options_in
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.options import ModelOptions, PredictionOptions, RowOptions, ThetaOptions, TrainerOptions
+from fleetgp.options import ModelOptions, PredictionOptions, QueryOptions, RowOptions, ThetaOptions, TrainerOptions
 
 
 def defaults(thing: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def defaults(thing: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("place", "family", "shared"),
-    [(fg.Fleet, ModelOptions, 7), (FleetGPRegressor, ModelOptions, 3), (FleetGPRegressor, TrainerOptions, 2)],
+    [(fg.Fleet, ModelOptions, 8), (FleetGPRegressor, ModelOptions, 3), (FleetGPRegressor, TrainerOptions, 2)],
 )
 def test_signatures_have_the_declared_defaults(place: Any, family: type, shared: int) -> None:
     known = defaults(family)
@@ -42,6 +42,8 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
         ("fit", ModelOptions),
         ("fit", TrainerOptions),
         ("predict", PredictionOptions),
+        ("predict", QueryOptions),
+        ("map", QueryOptions),
         ("score", PredictionOptions),
         ("fit", RowOptions),
         ("fit", fg.io.Reading),
@@ -82,7 +84,7 @@ def test_a_method_shows_the_declared_options_with_their_defaults_and_explains_th
 
 @pytest.mark.parametrize("name", [name for name in vars(fleetgp.options) if name.endswith("Keywords")])
 def test_keywords_are_declared_options_of_their_types(name: str) -> None:
-    families = [TrainerOptions if name == "TrainKeywords" else PredictionOptions, ThetaOptions]
+    families = [TrainerOptions if name == "TrainKeywords" else PredictionOptions, ThetaOptions, QueryOptions]
     types = {option: kind for family in reversed(families) for option, kind in get_type_hints(family).items()}
     for option, kind in get_type_hints(getattr(fleetgp.options, name)).items():
         assert kind in (types[option], types[option] | None)

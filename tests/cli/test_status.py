@@ -83,6 +83,33 @@ def test_what_the_agents_hold_of_each_other_is_said_in_words(tmp_path: Path) -> 
     assert "b holds a summary of the rows of b: 40 groups, 2.56 kB, the oldest 2 h old." in text
 
 
+def test_how_old_the_model_and_the_parts_of_the_map_are_and_whether_new_rows_fit(tmp_path: Path) -> None:
+    description = describe(tmp_path, ["a", "b"])
+
+    def told(log_odds: float) -> dict[str, dict[str, Any]]:
+        drift = {"rows": 40, "batches": 2, "squares": 50.0, "odds": [log_odds] * 8, "log_odds": log_odds}
+        summary = {
+            "groups": {"a": 9, "b": 9},
+            "bytes": {"a": 576.0, "b": 576.0},
+            "seconds": {"a": 7200.0, "b": 200.0},
+        }
+        trained = {"status": "converged", "seconds": 10_000.0}
+        facts = {"rows": 200, "trained": trained, "drift": drift}
+        return {
+            "a": state(description, "a", summary=summary, **facts),
+            "b": state(description, "b", summary=None, **facts),
+        }
+
+    text = shown(description, told(-5.0))
+    assert "The model was trained 3 h ago." in text
+    assert "Theta fits the 80 new rows: nothing to do. Mean square of their innovations: 1.25 (1 is expected)." in text
+    assert "Groups made 3 min ago: b; 2 h ago: a." in text
+    assert "Train again, from the present theta: the 80 new rows are better predicted with" in shown(
+        description, told(20)
+    )
+    assert "trained 3 h" not in shown(description, {"a": state(description, "a")})  # one of an older FleetGP
+
+
 def test_an_agent_that_the_running_agents_do_not_have_is_no_unreachable_one(tmp_path: Path) -> None:
     description = describe(tmp_path, ["a", "b", "c"])
     told = {name: state(description, name, agents=["a", "b"]) for name in ("a", "b")}

@@ -347,8 +347,10 @@ def test_datasets_and_arrays_are_queries() -> None:
     np.testing.assert_allclose(found.to_dataset()["mean"].transpose("day", "lon"), expected, rtol=1e-9)
     along = xr.Dataset({"lon": ("step", lon), "day": ("step", [*day, day[0]])})  # a way, and no grid
     np.testing.assert_allclose(fleet.predict(along).mean, expected[[0, 1, 0], [0, 1, 2]], rtol=1e-9)
-    with pytest.raises(fg.InputError, match="expected a Dataset with the coordinates lon, day, got lon: add 'day'"):
-        fleet.predict(xr.Dataset(coords={"lon": lon}))
+    with pytest.raises(fg.InputError, match="expected a Dataset with the coordinates lon, day, got day: add 'lon'"):
+        fleet.predict(xr.Dataset(coords={"day": day}))
+    now = fleet.predict(cells[:3].assign(day=fleet.now)).mean
+    np.testing.assert_array_equal(fleet.predict(xr.Dataset(coords={"lon": lon})).mean, now)
     unnamed = fg.Fleet([([[0.0], [1.0]], [0.0, 1.0])], theta=[1.0, 1.0, 0.1], kernel="matern32", normalize=True)
     with pytest.raises(fg.InputError, match="a Dataset needs a fleet whose inputs have names"):
         unnamed.predict(xr.Dataset(coords={"lon": lon}))

@@ -84,13 +84,13 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, r"two inputs without a value, got 3 \(lon, day, lat\): give the others a value.*--at day=2021-01-15"),
+        ({"at_time": 5}, "at_time: 'day' has a value in at already"),
         ({"at": {"day": 18000}}, "the map is empty, .*12 of 12 .*day 2019-04-14.*data cover .*day 2021-01-01 .* to 20"),
         ({"at": {"day": 1, "lat": 2}}, r"expected two inputs without a value, got 1 \(lon\)"),
         ({"at": {"depth": 1}}, "unknown input in at 'depth': choose one of lon, day, lat|depth"),
         ({"at": {"day": "5th"}}, "at: day: expected a date like 2021-01-31"),
         ({"at": {"lat": "2021-01-05"}}, "expected a number for lat, which is no time"),
-        ({"at": {"day": None}}, "at: day must be a number"),
+        ({"at": {"day": None}}, "at: day: expected a date or a number, got None"),
         ({"grid": 5}, "grid: expected two numbers"),
         ({"grid": (1, 5)}, "grid must be a whole number of at least 2, got 1"),
         ({"grid": (10**5, 10**5)}, "too many"),
@@ -105,9 +105,17 @@ def test_masks_of_every_kind_leave_out_the_same_cells() -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_one_clear_error(options: dict[str, Any], message: str) -> None:
-    given = {"grid": (4, 3), "at": {"day": 18640}, **options} if options else {}
+    given = {"grid": (4, 3), "at": {"day": 18640}, **options}
     with pytest.raises(InputError, match=message):
         fleet().map(given.pop("grid", (4, 3)), **given)
+
+
+def test_inputs_that_are_no_times_need_a_value() -> None:
+    found = fleet()
+    found.set_metadata(found.labels, "sst", {})
+    with pytest.raises(InputError, match=r"without a value, got 3 \(lon, day, lat\): give the others a value"):
+        found.map((4, 3))
+    assert (found.time, found.now) == (None, None)
 
 
 def test_names_that_clash_and_axes_that_are_times() -> None:

@@ -55,7 +55,7 @@ def test_what_is_known_without_rows(kind: str, tmp_path: Path) -> None:
 def test_rows_and_growth_or_one_clear_error(kind: str, tmp_path: Path) -> None:
     data = of_kind(kind, tmp_path)
     assert data.same(data)
-    assert data.added_since(data) is not None
+    assert data.changes_since(data) == {}
     if kind == "sums":
         with pytest.raises(InputError, match="expected a method that needs sums over the files alone"):
             data[0]
@@ -64,10 +64,13 @@ def test_rows_and_growth_or_one_clear_error(kind: str, tmp_path: Path) -> None:
     if kind == "memory":
         grown = data.grown(1, ROWS[0])
         assert (grown.counts, data.counts) == ([30, 42], [30, 12])
-        added = grown.added_since(data)
+        (added,) = grown.changes_since(data).values()
         assert added is not None
-        assert [len(own) for own in added] == [0, 30]
-        assert data.added_since(grown) is None
+        assert len(added) == 30
+        assert data.changes_since(grown) == {1: None}
+        assert data.replaced(0, ROWS[1]).changes_since(data) == {0: None}
     else:
         with pytest.raises(InputError, match="add a file, and read again"):
             data.grown(1, ROWS[0])
+        with pytest.raises(InputError, match="change the files, and read again"):
+            data.replaced(1, ROWS[0])

@@ -26,6 +26,7 @@ from fleetgp.page.maps import (
     axes_of,
     field_of,
     point_facts,
+    values_at,
 )
 from tests.page.fakes import FakeFleet
 
@@ -195,3 +196,21 @@ def test_a_map_goes_over_the_wire_as_plain_numbers() -> None:
     np.testing.assert_array_equal(np.frombuffer(field.data[12:24], "<f4"), [2, 3, 4])
     assert field.data[24:] == bytes([0, 1, 0])
     assert field.as_dict() == {"shape": [3], "low": [0.0], "high": [1.0]}
+
+
+TIME = {"input": "day", "units": "days since 1970-01-01", "now": 18632.5}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "times", "expected"),
+    [
+        ((), [{**TIME, "now": 18631.0}, TIME], ((5.0, 18632.5), "2021-01-05 12:00 UTC")),
+        ((2.0, 18630.0), [TIME], ((2.0, 18630.0), "2021-01-03 00:00 UTC")),
+        ((), [{**TIME, "units": "", "now": 7.5}], ((5.0, 7.5), "7.5")),
+        ((), [{**TIME, "input": "lon"}], ((5.0, 18630.0), "")),
+        ((), [], ((5.0, 18630.0), "")),
+    ],
+)
+def test_a_map_is_of_now_unless_viewers_chose_another_time(chosen: Any, times: Any, expected: Any) -> None:
+    axes = MapAxes((0.0, 40.0, 0.0, 18628.0), (2.0, 42.0, 10.0, 18632.0))
+    assert values_at(axes, ("lon", "lat", "depth", "day"), chosen, times) == expected

@@ -273,7 +273,7 @@ class Subject:
     def of(cls, fleet: Fleet, methods: tuple[str, ...], hold: float, seed: int) -> Subject:
         whole = replace(fleet.snapshot(), moments=None, trained=())
         sample = _drawn(fleet.data, max(FEWEST_ROWS, MOST_ROWS // fleet.agents), seed)
-        return cls(fleet, replace(whole, shards=sample, private=None, sent={}), methods, hold, seed)
+        return cls(fleet, replace(whole, shards=sample, private=None, sent={}, kept=()), methods, hold, seed)
 
     def part(self, most: int) -> InMemory:
         """At most so many rows of each agent."""
@@ -298,7 +298,7 @@ class Subject:
         rows, theta = Observations.joined(self.snapshot.shards), self.snapshot.theta
         one = theta if theta.ndim == 1 else np.exp(np.log(theta).mean(axis=0))
         return ConditionedFleet(
-            replace(self.snapshot, shards=InMemory([rows]), theta=one, graph=Graph.path(1), sent={})
+            replace(self.snapshot, shards=InMemory([rows]), theta=one, graph=Graph.path(1), sent={}, kept=())
         )
 
     @cached_property

@@ -18,7 +18,7 @@ from pydantic import FailFast, Field
 from pydantic_core import from_json, to_json
 
 from fleetgp.agent import membership
-from fleetgp.agent.description import MOST_STARTS, WHOLE
+from fleetgp.agent.description import MOST_STARTS, NEEDED, WHOLE, Again
 from fleetgp.agent.logs import Activity
 from fleetgp.agent.node import Node
 from fleetgp.agent.records import Codec, Count, Ids, LogTheta, Matrix, Strict, Value
@@ -34,6 +34,7 @@ from fleetgp.network.wire import LARGEST
 from fleetgp.network.zenoh.network import ZenohNetwork
 from fleetgp.prediction import Calibration
 from fleetgp.prediction.calibration import Knot
+from fleetgp.training.drift import ALTERNATIVES, Drift, TrainingNeed, judge
 
 #: Bytes of an item without its arrays; of one with a thousand members it has some 4,000.
 MOST_BYTES = 2**16
@@ -138,12 +139,29 @@ def with_change(facts: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Scored(Strict, Drift):
+    """A `Drift`."""
+
+    rows: Count = 0
+    batches: Count = 0
+    squares: Annotated[float, Field(ge=0.0, le=LARGEST)] = 0.0
+    odds: Values = ()
+
+    def __post_init__(self) -> None:
+        """Raise a ValueError for odds of batches that there cannot be."""
+        if len(self.odds) != (len(ALTERNATIVES) if self.batches else 0) or self.rows < self.batches:
+            raise ValueError(f"expected rows in each batch, and the odds of {len(ALTERNATIVES)} alternatives")
+
+
+@dataclass(frozen=True)
 class Trained(Strict):
     """The model an agent holds. log_theta: its own estimate, in the units of the data.
 
     id: of the training, the same at all who took part; members: who did.
     kernel: the one that was chosen; empty in a file of an older FleetGP, whose kernel was that of the description.
     calibration: for answers of the members that trained it.
+    ended: when, in seconds since 1970 by the clock of the member that trained it, or from which it was taken over; 0 in
+        a file of an older FleetGP.
     """
 
     log_theta: LogTheta
@@ -157,6 +175,7 @@ class Trained(Strict):
     change: Change = field(default_factory=Change)
     kernel: KernelName = ""
     calibration: Calibrated | None = None
+    ended: Annotated[float, Field(ge=0.0, le=LARGEST)] = 0.0
 
     @property
     def theta(self) -> list[float]:
@@ -189,6 +208,7 @@ class Item(Strict):
     rows: how many it has.  totals: the number of the `Totals` that it holds; 0 if it has none.
     cold: its last training failed, so the next one must not continue from estimates or a model.
     summary: the number of the `Summary` of its model that it holds; 0 if it has none.  regrouped: its rows change it.
+    scored: what it keeps of the new rows, which it has scored with its model.
     """
 
     trained: Trained | None = None
@@ -205,6 +225,7 @@ class Item(Strict):
     cold: bool = False
     summary: Count = 0
     regrouped: bool = False
+    scored: Scored = field(default_factory=Scored)
 
     @property
     def standing(self) -> Item:
@@ -246,9 +267,17 @@ class Agenda:
         """Each question, with the position of the member that was asked."""
         return [(k, item.question) for k, item in enumerate(self.items) if item.question is not None]
 
-    def training(self, *, with_members: bool, after: int, summarized: bool = False) -> TrainRequest | None:
+    @property
+    def need(self) -> TrainingNeed:
+        """Whether the new rows say that theta no longer fits, by what all who hold the model have scored."""
+        model = self.model
+        holders = [item for item in self.items if item.trained and model and item.trained.id == model.id]
+        return judge([item.scored for item in holders], sum(item.rows for item in self.items))
+
+    def training(self, *, with_members: bool, after: Again, summarized: bool = False) -> TrainRequest | None:
         """The training that is due: asked for, or by the fleet's rules.
 
+        after: so many new rows, 0 for never, or when they say that theta no longer fits.
         summarized: whether groups of the rows of agents that leave stay with the others, for this model.
         """
         request = next((item.wish for item in self.items if item.wish is not None), None)
@@ -261,7 +290,10 @@ class Agenda:
         # What is known of the data of agents that left still counts; training without them would lose these.
         whole = (summarized or model.method == WHOLE) and set(self.members) <= set(model.members)
         changed = not common or not (whole or model.members == self.members)
-        grown = after > 0 and sum(item.new for item in self.items) >= after
+        if after == NEEDED:
+            grown = self.need.needed
+        else:
+            grown = 0 < after <= sum(item.new for item in self.items)
         return TrainRequest() if (with_members and changed) or grown else None
 
     def starts(self) -> Array | None:

@@ -10,10 +10,11 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import numpy as np
 from pydantic import (
@@ -120,6 +121,11 @@ def _checked(option: Option, value: object) -> Any:
     return checked
 
 
+#: When a fleet trains again: when its new rows say that theta no longer fits, or when there are so many.
+NEEDED: Final = "when-needed"
+Again = Annotated[int, Field(ge=0, le=MOST)] | Literal["when-needed"]
+
+
 class TrainingTable(_Table):
     """How the fleet is trained, and when again. It also has the `TrainerOptions` of methods without a central node.
 
@@ -128,7 +134,7 @@ class TrainingTable(_Table):
     bounds, priors, fixed: by the names of hyperparameters, as `Fleet.train` has them; in a bound 0 and inf are open.
     calibrate: after a training, for the method of [prediction]: see `Fleet.calibrate`.
     retrain_on_membership_change: when agents leave or come.
-    again_after: when the fleet has this many new rows; 0: on command.
+    again_after: when the new rows say that theta no longer fits, or when there are this many; 0: on command.
     """
 
     method: str = "dec-fact-gp"
@@ -138,7 +144,7 @@ class TrainingTable(_Table):
     fixed: dict[str, float] = {}
     calibrate: Literal["no", "rows", "blocks", "both"] = "no"
     retrain_on_membership_change: bool = True
-    again_after: Annotated[int, Field(ge=0, le=MOST)] = 0
+    again_after: Again = NEEDED
 
 
 class PredictionTable(_Table):
@@ -180,12 +186,15 @@ class TlsTable(_Table):
 class FleetFile(_Table):
     """The whole file. deviation: the column of the known standard deviations of the target.
 
-    noise, robust, private: as of a `Fleet`.
+    time, noise, robust, private: as of a `Fleet`.
+    now: what questions without a time are about: the clock, or the newest row of the agent that is asked.
     """
 
     name: Name
     inputs: Annotated[list[str], Field(min_length=1)]
     target: Annotated[str, BeforeValidator(_single)]
+    time: str | None = ModelOptions.time
+    now: Literal["clock", "data"] = "clock"
     kernel: str
     normalize: bool = ModelOptions.normalize
     mean: MeanName = ModelOptions.mean
@@ -210,7 +219,13 @@ class FleetFile(_Table):
         if not isinstance(file, dict) or "kernel" in file:
             return file
         parts = [part for part in (file.get("training"), file.get("prediction")) if isinstance(part, dict)]
-        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts))}
+        inputs, time = file.get("inputs"), file.get("time")
+        about: dict[str, Any] = {}
+        if isinstance(inputs, list) and all(isinstance(name, str) for name in inputs):
+            about = {"inputs": inputs, "time": time if time in inputs else None}
+            with suppress(InputError):  # `Check` says what is wrong, and in which line
+                about["rule"] = coordinate_rule(file.get("coordinates", ModelOptions.coordinates), inputs)
+        return {**file, "kernel": default_kernel(*(part.get("method") for part in parts), **about)}
 
     @property
     def predictor(self) -> str:
@@ -233,8 +248,9 @@ class FleetFile(_Table):
 
 #: Raised when agents of an older FleetGP cannot work with newer ones any more. It is part of the digest, so that they
 #: refuse each other. 2: an agenda's record is JSON. 3: agendas and sums travel along a tree, in frames of version 2.
-#: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed.
-PROTOCOL = 5
+#: 4: a model has its kernel and its calibration with it. 5: an item says that its last training failed. 6: an item
+#: says how well theta predicts new rows, and a model when it was trained.
+PROTOCOL = 6
 #: The version of keys and hellos. Agents of different ones do not see each other at all, so it should not change: an
 #: agent with another description or another protocol should be noticed, refused and named.
 LANGUAGE = 1
@@ -263,7 +279,7 @@ class Description:
         standings = [member.standing for member in self.roster.members]
         self.present = tuple(id for id, standing in enumerate(standings) if standing == "present")
         self.without_rows = frozenset(id for id, standing in enumerate(standings) if standing == "left")
-        self.inputs, self.target = tuple(file.inputs), file.target
+        self.inputs, self.target, self.time, self.now = tuple(file.inputs), file.target, file.time, file.now
         self.kernels, self.normalize, self.seed = file.kernels, file.normalize, file.seed
         self.noise_model, self.deviation = file.noise_model, file.deviation
         self.mean, self.coordinates = file.mean, coordinate_rule(file.coordinates, self.inputs)
@@ -617,6 +633,13 @@ class Check:
             raise self.fail(f"inputs and target must be different columns, got {shortened(named)}", "inputs")
         if self.file.deviation in named:
             raise self.fail(f"expected a column of its own, got {shortened(self.file.deviation)}", "deviation")
+        if self.file.time is not None and self.file.time not in self.file.inputs:
+            said = f"time: expected one of the inputs ({listed(self.file.inputs)}), got {shortened(self.file.time)}"
+            raise self.fail(said, "time")
+        if self.file.time is None and "now" in self.file.model_fields_set:
+            raise self.fail(
+                'now: expected the time as well (time = "day", say): without one nothing is about now', "now"
+            )
         try:
             coordinate_rule(self.file.coordinates, self.file.inputs)
         except InputError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fleetgp.agent.agenda import NOTHING, Calibrated, Trained, with_change
+from fleetgp.agent.agenda import NOTHING, Calibrated, Scored, Trained, with_change
 from fleetgp.agent.description import Description
 from fleetgp.agent.logs import Activity, Log
 from fleetgp.agent.observations import ObservationStore
@@ -29,13 +29,17 @@ LARGEST_FILE = 4 * 2**20
 
 @dataclass(frozen=True)
 class Checkpoint(Strict):
-    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended."""
+    """trained: the model, and how many rows it knew.  estimates, chosen, round: of a training that has not ended.
+
+    drift: of the rows that came since, and were scored with the model.
+    """
 
     trained: Trained | None = None
     rows: Count = 0
     estimates: Matrix = field(default_factory=lambda: NOTHING)
     chosen: bool = False
     round: Count = 0
+    drift: Scored = field(default_factory=Scored)
 
     def save(self, path: Path, description: Description) -> None:
         facts = _CODEC.facts_of(self)
@@ -64,14 +68,16 @@ class Checkpoint(Strict):
 
 
 _CODEC = Codec(Checkpoint, LARGEST_FILE)
+_NO_DRIFT = _CODEC.facts_of(Checkpoint())["drift"]
 
 
 def _with_ids(facts: dict[str, Any], description: Description) -> dict[str, Any]:
     """A checkpoint's values with the members' ids; without the model if one of these is no agent any more."""
+    facts = {"drift": _NO_DRIFT, **facts}  # an older FleetGP kept none, nor the end of `trained`
     trained = with_change(facts["trained"])
     if trained is None:
         return facts
-    trained = {"kernel": "", "calibration": None, **trained}  # an older FleetGP kept neither
+    trained = {"kernel": "", "calibration": None, "ended": 0.0, **trained}
     facts, names = {**facts, "trained": trained}, trained["members"]
     if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise ValueError("expected the names of agents")
@@ -134,8 +140,17 @@ class Memory:
             return estimate
         return [] if self.trained is None else list(self.trained.log_theta)
 
+    @property
+    def drift(self) -> Scored:
+        """The sums over the new rows that this agent has scored with its model."""
+        return self._checkpoint.drift
+
     def adopt(self, model: Trained) -> None:
-        self._checkpoint = replace(self._checkpoint, trained=model)
+        self._checkpoint = replace(self._checkpoint, trained=model, drift=Scored())
+        self.save()
+
+    def keep_drift(self, drift: Scored) -> None:
+        self._checkpoint = replace(self._checkpoint, drift=drift)
         self.save()
 
     def note(self, estimates: Array, chosen: bool, round: int) -> None:

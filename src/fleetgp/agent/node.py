@@ -322,14 +322,16 @@ class Node:
                 presence.networks.remove(network)
                 network.close()
 
-    def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> None:
-        """Wait until there is something to do: of one's own, or because a neighbour has begun the next task."""
+    def idle(self, view: View, task: int, wanted: Callable[[], bool]) -> bool:
+        """Wait until there is something to do: because a neighbour has begun the next task (true), or of one's own."""
         epoch = view.epoch(task)
         with self._locked() as presence:
             while True:
                 self._check_running(view)
-                if wanted() or presence.neighbours.begun(epoch) or self.links.arrivals.came_early(epoch):
-                    return
+                if presence.neighbours.begun(epoch) or self.links.arrivals.came_early(epoch):
+                    return True
+                if wanted():
+                    return False
                 self._wait(0.5)
 
     def well_done(self, view: View) -> None:

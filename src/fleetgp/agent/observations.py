@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -102,6 +102,7 @@ class ObservationStore:
         self._copy = journal.with_name("watched.csv")
         self.missing, self.fill, self.watched, self.private = missing, fill, watched, private
         self.dropped = 0
+        self.units: Mapping[str, str] = {}  # of the file's columns, where they are known: of dates
         self._stamp: tuple[int, int] | None = None
         self._writing = threading.Lock()
         self._table = self._read()
@@ -111,6 +112,11 @@ class ObservationStore:
     @property
     def rows(self) -> int:
         return len(self._table) + len(self.journal.rows)
+
+    @property
+    def parts(self) -> tuple[Array, Array]:
+        """The rows of the file, and those that were sent. Arrays are replaced, never changed."""
+        return self._table, self.journal.rows
 
     @property
     def shard(self) -> Observations:
@@ -228,7 +234,7 @@ class ObservationStore:
         if not len(table.columns[self.columns[-1]]):  # a header alone: its rows may come
             return np.zeros((0, len(self.columns)))
         read = observations_of(table, file, columns, missing=self.missing, of_agent=True)
-        self.dropped = read.dropped
+        self.dropped, self.units = read.dropped, read.units
         return self._checked(read.rows)
 
     def _stamped(self) -> tuple[int, int] | None:

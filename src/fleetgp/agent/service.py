@@ -21,9 +21,11 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.certificates import Credentials, days_ahead, days_left
 from fleetgp.agent.description import LONGEST_WAIT, PREDICTORS, ROSTER, TRAINERS, Description
 from fleetgp.agent.logs import PHASES, Log
+from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.requests import PendingQuestion, Question, Reply, TrainRequest, check_queries
 from fleetgp.agent.roster import document_of
 from fleetgp.agent.threads import Inbox
+from fleetgp.data.times import clock, time_unit_of
 from fleetgp.errors import FleetGPError, InputError, NetworkError, shortened, unknown_name
 from fleetgp.network.zenoh.session import OPERATOR, prefix_of
 from fleetgp.prediction import prediction_method
@@ -61,6 +63,7 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
             "status": trained.status,
             "rounds": trained.rounds,
             "kernel": agent.description.kernel_of(trained.kernel).name,
+            "seconds": max(0.0, time.time() - trained.ended) if trained.ended else None,
             "calibrated": None if trained.calibration is None else asdict(trained.calibration),
         },
         "neighbours": node.neighbours(),
@@ -74,7 +77,9 @@ def status_of(agent: Agent, after: int = 0) -> dict[str, Any]:
         "missing_rows": agent.data.journal.missing_rows,
         "summary": _summary_of(agent),
         "new_rows": agent.loop.new_rows,
+        "drift": {**asdict(agent.memory.drift), "log_odds": agent.memory.drift.log_odds},
         "place": agent.data.place,
+        "time": time_facts(agent.description, agent.data),
         "shows_rows": agent.description.agents[agent.id].show_rows,
         "questions": activity.questions,
         "waiting": requests.waiting,
@@ -94,6 +99,20 @@ def _summary_of(agent: Agent) -> dict[str, dict[str, float]] | None:
     if summary is None:
         return None
     return {fact: {names[one]: value for one, value in of_agents.items()} for fact, of_agents in summary.facts.items()}
+
+
+def time_facts(description: Description, data: ObservationStore) -> dict[str, Any] | None:
+    """What the agent knows of the input that is the time: its name, its units, and now. None if there is none.
+
+    units: empty where the file has numbers instead of dates: the clock then says nothing, and now is the newest row.
+    """
+    if description.time is None:
+        return None
+    units = data.units.get(description.time, "")
+    unit = time_unit_of(units)
+    newest = data.place["high"][description.inputs.index(description.time)]
+    now = newest if unit is None or description.now == "data" else clock(unit)
+    return {"input": description.time, "units": units, "now": now}
 
 
 def shown_rows(agent: Agent) -> dict[str, Any]:
@@ -151,6 +170,9 @@ SIMPLE = (
     ("round", "Round of the training under way", "round", False),
     ("observations", "Rows the agent has", "rows", False),
     ("new_observations", "Rows that came after the last training", "new_rows", False),
+    ("scored_observations", "New rows that were scored with the model", "scored_rows", False),
+    ("drift_log_odds", "Logarithm of the odds that theta no longer fits, by this agent's rows", "log_odds", False),
+    ("theta_age_seconds", "Seconds since the model was trained", "theta_seconds", False),
     ("disagreement", "Largest difference to a neighbour's log theta", "disagreement", False),
 )
 
@@ -175,6 +197,8 @@ class Metrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         status, names = status_of(self._agent), self._agent.description.names
+        drift, trained, groups = status["drift"], status["trained"] or {}, status["summary"] or {}
+        status |= {"scored_rows": drift["rows"], "log_odds": drift["log_odds"], "theta_seconds": trained.get("seconds")}
         for name, text, key, grows in SIMPLE:
             if status[key] is not None:
                 family: Any = CounterMetricFamily if grows else GaugeMetricFamily
@@ -196,6 +220,8 @@ class Metrics:
         yield by(GaugeMetricFamily, "neighbour_up", "1 for a neighbour one can work with", "neighbour", up)
         yield by(CounterMetricFamily, "frames_dropped", "Messages refused", "reason", dropped)
         yield by(GaugeMetricFamily, "theta", "Hyperparameters, natural units", "parameter", theta)
+        ages = groups.get("seconds", {}).items()
+        yield by(GaugeMetricFamily, "groups_age_seconds", "Age of an agent's groups, held here", "agent", ages)
         yield by(GaugeMetricFamily, "phase", "1 for what the agent is doing", "phase", phases)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 
 import numpy as np
@@ -168,6 +169,7 @@ class TrainingTask:
             scale=fit.scaling.scale,
             change=Change.of(fit.scaling, fit.coordinates),
             kernel=fit.kernel,
+            ended=time.time(),
         )
         moments = fit.moments
         totals = None if moments is None else Totals.of(moments, parts_of_members(agenda), trained)

@@ -9,8 +9,10 @@ import threading
 import time
 import traceback
 
-from fleetgp.agent.agenda import Agenda, Item, Tasks, with_names
+from fleetgp.agent.agenda import Agenda, Item, Scored, Tasks, with_names
 from fleetgp.agent.answer_task import AnswerTask, InterimQuestions
+from fleetgp.agent.description import NEEDED
+from fleetgp.agent.drift_task import DriftTask
 from fleetgp.agent.membership import View
 from fleetgp.agent.memory import AgentState
 from fleetgp.agent.node import Node
@@ -34,6 +36,7 @@ class ViewLoop:
         self.activity, self.log = state.activity, state.log
         self.trainer = TrainingTask(state)
         self.answers = AnswerTask(state)
+        self.drift = DriftTask(state)
         self.stopping = threading.Event()
         self._failed_in = 0  # the view in which the last training failed
         self._cold = False  # the last training failed: estimates and models to continue from are not trusted
@@ -41,6 +44,7 @@ class ViewLoop:
         self._once_more = False  # the last training failed from a warm start: a cold one may do better
         self._announced_rows = 0  # the new rows that the others know of
         self._rows = 0  # of all members at the last agenda
+        self._announced_drift = Scored()
         self._troubles = self._failures = 0  # in a row
 
     def run(self) -> None:
@@ -106,11 +110,18 @@ class ViewLoop:
             self._troubles = self._failures = 0
             without = "failed" if agenda.rows else "starting"
             self.activity.phase = "serving" if self.memory.trained is not None else without
-            self.node.idle(tasks.view, tasks.count, self._pending)
+            self._idle(tasks)
+
+    def _idle(self, tasks: Tasks) -> None:
+        """Wait for something that concerns the others, and score new rows in the meantime."""
+        while not self.node.idle(tasks.view, tasks.count, lambda: self._pending() or self.drift.waiting):
+            if self._pending():
+                return
+            self.drift.score()
 
     def _item(self, view: View, pending: PendingQuestion | None) -> Item:
         """What this agent has and wants."""
-        self._announced_rows = self.new_rows
+        self._announced_rows, self._announced_drift = self.new_rows, self.memory.drift
         (version, summary, regrouped), totals = self.answers.look(), self.memory.totals
         return Item(
             trained=self.memory.trained,
@@ -127,6 +138,7 @@ class ViewLoop:
             cold=self._cold,
             summary=summary,
             regrouped=regrouped,
+            scored=self._announced_drift,
         )
 
     def _adopt(self, agenda: Agenda) -> None:
@@ -134,6 +146,7 @@ class ViewLoop:
         model, own = agenda.model, self.memory.trained
         if model is not None and (own is None or own.id != model.id):
             self.memory.adopt(model)
+            self.drift.begin(self.data.shard)
             self.node.theta = self.memory.log_theta
             self.log("model taken over", trained_by=self.description.names_of(model.members))
 
@@ -146,8 +159,11 @@ class ViewLoop:
         self._failed_in = 0
         warm = not request.cold and agenda.starts() is not None
         interim = InterimQuestions(self.answers, self.state, tasks, lambda pending: self._item(tasks.view, pending))
+        shard, need = self.answers.shard, agenda.need
+        if not need.fits:
+            self.log("theta no longer fits", rows=need.new_rows, p_value=need.p_value, change=need.change)
         try:
-            outcome = self.trainer.run(tasks, agenda, request, interim, self.answers.shard)
+            outcome = self.trainer.run(tasks, agenda, request, interim, shard)
         except (Cancelled, NeighbourLostError):
             if len(self.memory.estimates):
                 self.requests.resume(request)
@@ -158,6 +174,7 @@ class ViewLoop:
             raise
         if outcome != "diverged":
             self._cold = False
+            self.drift.begin(shard)
         elif warm:  # at all members alike: what is due or was asked for follows at once, cold
             self._distrust()
             return
@@ -180,7 +197,11 @@ class ViewLoop:
 
     def _pending(self) -> bool:
         """Whether this agent has something for the agenda."""
-        grown = self.description.training.again_after > 0 and self.new_rows != self._announced_rows
+        after, drift = self.description.training.again_after, self.memory.drift
+        if after == NEEDED:
+            grown = drift.alarming and drift != self._announced_drift
+        else:
+            grown = after > 0 and self.new_rows != self._announced_rows
         first = not self._rows and self.data.rows > 0 and self.memory.trained is None
         return self.requests.any or grown or first
 

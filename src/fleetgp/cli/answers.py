@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from fleetgp.cli import options
 from fleetgp.cli.info import noise_of
 from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import Report, sent_facts, sent_line, warn
-from fleetgp.data.times import time_unit_among
+from fleetgp.data.times import Moment, time_unit_among, time_unit_of, times_of_numbers
 from fleetgp.errors import InputError, WorkerLostError, unknown_name
 from fleetgp.files import check_writable
 from fleetgp.fleet.conditioned import describe_extrapolation
 from fleetgp.fleet.privacy import predictor_of
-from fleetgp.io.formats import Reading, input_numbers
+from fleetgp.io.formats import FIELDS, Reading, Table, input_numbers
 from fleetgp.io.tables import check_ending, read_columns, write_columns
 from fleetgp.metrics import half_width
 from fleetgp.network import Ledger
@@ -129,16 +129,54 @@ def check_answer_file(out: Path, points: Path) -> None:
         raise InputError(f"{out}: the answer would replace the points: choose another name")
 
 
+@dataclass(frozen=True)
+class When:
+    """When points are about that have no column for the time.
+
+    time: the input that is the time.  at_time: as it was typed; None for now.
+    moment: returns the number of a point in time, and the units of the input; None stands for now.
+    """
+
+    time: str | None
+    at_time: Moment | None
+    moment: Callable[[Moment | None], tuple[float, str | None]]
+
+    @classmethod
+    def of(cls, model: Model, when: Mapping[str, Any]) -> When:
+        """when: the options of `QueryOptions` that were typed."""
+        snapshot = model.fleet.snapshot()
+        units = None if snapshot.time is None else snapshot.units.get(snapshot.time)
+        return cls(snapshot.time, when.get("at_time"), lambda at_time: (snapshot.moment(at_time), units))
+
+    def column(self, table: Table) -> Any:
+        """Return the column of the time that the points lack."""
+        value, units = self.moment(self.at_time)
+        rows = max((len(column) for column in table.columns.values()), default=0)
+        unit = time_unit_of(units)
+        return np.full(rows, value) if unit is None else times_of_numbers(np.full(rows, value), unit)
+
+    def completed(self, table: Table, points: Path) -> Table:
+        """Return the points with a column of the time."""
+        if self.time is None or self.time in table.columns:
+            if self.at_time is not None:
+                self.moment(self.at_time)  # or one error that says why not
+                raise InputError(f"--at-time: {points} has a column {self.time!r}: leave one of them out")
+            return table
+        return replace(table, columns={**table.columns, self.time: self.column(table)})
+
+
 def read_points(
-    points: Path, inputs: Sequence[str], out: Path, reading: Reading, units: Mapping[str, str]
+    points: Path, inputs: Sequence[str], out: Path, reading: Reading, units: Mapping[str, str], when: When
 ) -> tuple[Array, dict[str, Any]]:
     """Read the queries (T, D), and all columns of the file for the answer: from CSV to CSV as they are written.
 
-    units: of the model's inputs, those that are times.
+    units: of the model's inputs, those that are times.  when: points may have no column for the time.
     """
     reading = replace(reading, time_unit=time_unit_among(units))
-    as_written = out.suffix.lower() == ".csv"
-    table = read_columns(points, inputs, text=lambda name: as_written and name not in inputs, reading=reading)
+    as_written, is_field = out.suffix.lower() == ".csv", points.suffix.lower() in FIELDS
+    needed = [name for name in inputs if name != when.time or (is_field and when.at_time is None)]
+    table = read_columns(points, needed, text=lambda name: as_written and name not in inputs, reading=reading)
+    table = when.completed(table, points)
     read = {name: input_numbers(table.columns[name], name, points, reading) for name in inputs}
     for name, (_, unit) in read.items():
         if unit and unit != units.get(name):

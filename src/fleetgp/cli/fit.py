@@ -21,6 +21,7 @@ from fleetgp.cli.options import Cluster
 from fleetgp.cli.output import Report
 from fleetgp.data.dataset import Dataset, joined
 from fleetgp.data.partition import BY
+from fleetgp.data.times import time_input
 from fleetgp.data.transforms import coordinate_rule, kernels_in_coordinates
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NothingToLearnError, NumericalError, WorkerLostError, unknown_name
@@ -218,10 +219,17 @@ def fit(
         how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
         model = {"normalize": False, **model}
     settings = ModelOptions(**model)
-    kernel = default_kernel(training, preset=preset) if settings.kernel is None else settings.kernel
-    kernels, rule = as_kernels(kernel, inputs), coordinate_rule(settings.coordinates, inputs)
+    rule = coordinate_rule(settings.coordinates, inputs)
+
+    def kernel_for(time: str | None) -> str:
+        if settings.kernel is not None:
+            return settings.kernel
+        return default_kernel(training, preset=preset, inputs=inputs, time=time, rule=rule)
+
+    time_input(inputs, {}, settings.time)
+    kernels = as_kernels(kernel_for(settings.time), inputs)
     kernels_in_coordinates(rule, kernels, inputs, settings.mean)
-    about_model = where.backend | {"kernel": kernel, "coordinates": rule.name, "seed": seed}
+    about_model = where.backend | {"coordinates": rule.name, "seed": seed}
     about_model |= {name: getattr(settings, name) for name in ("normalize", "mean", "robust", "private")}
     training_method(training).check_options(TrainingOptions(**how), flag_of)
     if calibrate is not None:
@@ -245,6 +253,10 @@ def fit(
     else:
         data = split.read(files[0], reader, seed)
     groups = None if settings.noise is None else list(data.names)
+    axis = time_input(inputs, data.units, settings.time)
+    time = None if axis is None else inputs[axis]
+    # Hyperparameters have the same names with every kernel that `kernel_for` returns.
+    about_model |= {"kernel": kernel_for(time), "time": time}
     fleet, models = targets.fleet(data, _graph(graph, data), **about_model, noise=groups)
     if groups is not None:
         how = how | hyperparameters(fleet.names)

@@ -175,12 +175,13 @@ def _fit_lines(model: Model, fit: Fit, facts: Mapping[str, Any]) -> list[str | T
 
 
 def _map_values(model: Model) -> str:
-    """The values that a map of a model of more than two inputs needs: those in the middle of the data."""
-    if len(model.inputs) == 2:
+    """The values that a map of a model of more than two inputs needs: in the middle of the data. The time is now."""
+    others = [name for name in model.inputs if name != model.fleet.time][2:]
+    if not others:
         return ""
     low, high = corners(model.fleet.data.summaries_along_arc(model.fleet.coordinates.longitude))
-    middle = zip(model.inputs[2:], 0.5 * (low + high)[2:], strict=True)
-    return " --at" + "".join(f" {escape(name)}={_shown(model, name, value)}" for name, value in middle)
+    middle = dict(zip(model.inputs, 0.5 * (low + high), strict=True))
+    return " --at" + "".join(f" {escape(name)}={_shown(model, name, middle[name])}" for name in others)
 
 
 def _shown(model: Model, name: str, value: float) -> str:

@@ -14,7 +14,7 @@ from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, PointedError, unknown_name
 from fleetgp.fleet.privacy import predictor_of
 from fleetgp.io.formats import Reading
-from fleetgp.options import PredictionOptions, RowOptions
+from fleetgp.options import PredictionOptions, QueryOptions, RowOptions
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.training.constraints import ParameterConstraints, known_names, meant
 
@@ -41,6 +41,7 @@ LEVEL = Annotated[
     float | None,
     option("Add low and high, the ends of intervals that contain this share of observations."),
 ]
+WHEN = Annotated[dict[str, Any], Family(QueryOptions)]
 METHOD = Annotated[
     str | None,
     option("How the agents combine their answers; see `fleetgp methods`. (default: dec-summary, which sends no row)"),

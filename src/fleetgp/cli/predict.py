@@ -13,6 +13,7 @@ import fleetgp as fg
 from fleetgp.arrays import Array
 from fleetgp.cli import options
 from fleetgp.cli.answers import (
+    When,
     agent_number,
     check_answer_file,
     check_level,
@@ -47,6 +48,7 @@ def predict(
     points: options.POINTS,
     out: options.ANSWER_OUT,
     reading: FILE_READING,
+    when: options.WHEN,
     asking: options.Asking,
     where: Cluster,
     level: options.LEVEL = None,
@@ -70,7 +72,8 @@ def predict(
     """
     known = known_model(model, where)
     check_answer_file(out, points)
-    queries, others = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
+    about = When.of(known, when)
+    queries, others = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units, about)
     check_level(level, points, others)
     gradients = _gradients(known, queries, asking) if gradient else {}
     refuse_clash(points, others, gradients)
@@ -102,9 +105,8 @@ def map_(
     box: Annotated[
         list[float] | None, option("Lowest first and second input, then the highest. (default: where the data are)")
     ] = None,
-    at: Annotated[
-        list[str] | None, option("The values of other inputs, for example: --at depth=5 day=2021-01-05")
-    ] = None,
+    at: Annotated[list[str] | None, option("The values of other inputs, for example: --at depth=5")] = None,
+    when: options.WHEN,
     within: Annotated[
         float,
         option("Leave out cells farther than this many length-scales from all observations; inf: none."),
@@ -123,13 +125,13 @@ def map_(
     Cells farther than half a length-scale from all observations are left out: --within 0.2 leaves out more, --within
     inf nothing. --mask leaves out land, say. Cells that are no better known than the prior are hatched in the picture
     too; the variable cell_status in the file distinguishes them. A model of more than two inputs needs a value for each
-    other one.
+    other one; that of the time is --at-time, by default the newest row.
 
     [bold]Examples[/bold]
 
     [cyan]fleetgp map model/ --grid 200x200 --out map.nc[/cyan]
 
-    [cyan]fleetgp map model/ --at day=2021-01-05 depth=5 --mask land.nc --out map.nc[/cyan]
+    [cyan]fleetgp map model/ --at-time 2021-01-05 --at depth=5 --mask land.nc --out map.nc[/cyan]
     """
     from fleetgp.fleet.maps import (
         MASKED,
@@ -152,7 +154,7 @@ def map_(
     known = known_model(model, where)
     _check_map_file(out)
     source = known.fleet.snapshot()
-    cells = grid_of(source, counts, sides, values)
+    cells = grid_of(source, counts, sides, values, when.get("at_time"))
     check_names(cells, known.target)
     kept = cells_in_mask(cells, None if mask is None else read_mask(mask, [cells.names[d] for d in cells.along]))
     chosen, status = chosen_cells(source, cells, within, kept.reshape(cells.shape).T)
@@ -201,6 +203,7 @@ def sample(
     points: options.POINTS,
     out: Annotated[Path, option("The draws: .csv, .parquet or .npz, with a column each, or .nc.")],
     reading: FILE_READING,
+    when: options.WHEN,
     joint: JointAsking,
     n: Annotated[int, option("How many draws.", min=1, max=100_000)] = 10,
     seed: Annotated[int, option("The seed of the draws.", min=0)] = default_of(fg.Fleet.sample, "seed"),
@@ -226,7 +229,8 @@ def sample(
         xarray()  # or one error that says what is missing
         if out.exists() and points.exists() and out.samefile(points):
             raise InputError(f"{out}: the draws would replace the points: choose another name")
-    queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units)
+    about = When.of(known, when)
+    queries, columns = read_points(points, known.inputs, out, Reading(**reading), known.fleet.units, about)
     names = [f"draw_{k + 1}" for k in range(n)]
     refuse_clash(points, columns, names)
     posterior = known.fleet.joint(queries, observed=observed, **joint.chosen)
@@ -271,6 +275,7 @@ def suggest(
     ],
     out: options.ANSWER_OUT,
     reading: FILE_READING,
+    when: options.WHEN,
     joint: JointAsking,
     n: Annotated[int, option("How many places; with --all, for each agent.", min=1)] = default_of(
         fg.Fleet.suggest, "n"
@@ -299,7 +304,8 @@ def suggest(
     options.one_of("--criterion", criterion, CRITERIA)
     known = known_model(model, Cluster())
     check_answer_file(out, candidates)
-    places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units)
+    about = When.of(known, when)
+    places, columns = read_points(candidates, known.inputs, out, Reading(**reading), known.fleet.units, about)
     refuse_clash(candidates, columns, SUGGESTION_COLUMNS)
     whose = None if everyone else agent_number(known, agent or known.agents[0])
     result = known.fleet.suggest(whose, places, n, criterion=criterion, **joint.chosen)

@@ -6,6 +6,7 @@ import re
 import shlex
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,12 +15,12 @@ import typer
 from rich.table import Table
 
 from fleetgp.arrays import Array
-from fleetgp.cli.answers import check_answer_file, check_level, factor_lines, read_points, write_answer
+from fleetgp.cli.answers import When, check_answer_file, check_level, factor_lines, read_points, write_answer
 from fleetgp.cli.arguments import Family, option
-from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, Quiet, check_seconds
+from fleetgp.cli.options import AGENT, FILE, LEVEL, TABLE_READING, WHEN, Quiet, check_seconds
 from fleetgp.cli.output import Report, bold, plain_table, warn
 from fleetgp.cli.running import description_of, request
-from fleetgp.data.times import units_of_times
+from fleetgp.data.times import Moment, moment, units_of_times
 from fleetgp.declarations import flag_of
 from fleetgp.errors import InputError, NetworkError, shortened
 from fleetgp.io import read_observations
@@ -43,6 +44,8 @@ REQUEST_NAME = re.compile(r"[\w-]{1,48}", re.ASCII)
 MAX_NUMBERS = 200_000
 #: Seconds between two attempts.
 RETRY_PAUSE = 0.5
+#: Seconds in which an agent says what time it is.
+REACH = 10.0
 #: Seconds between two requests for the progress of a training.
 POLL_PAUSE = 0.2
 
@@ -55,6 +58,7 @@ def ask(
     out: Annotated[Path, option("Where the answer goes: CSV, Parquet or NPZ.")],
     method: Annotated[str | None, option("How the agents combine their answers. (default: that of the file)")] = None,
     seconds: Annotated[float | None, option("Give up after this long. (default: timeouts.ask of the file)")] = None,
+    when: WHEN,
     level: LEVEL = None,
     table: TABLE_READING,
     quiet: Quiet = False,
@@ -64,16 +68,20 @@ def ask(
     The answer has the columns of the points, and mean, std (the standard deviation of the field), std_observed (the
     standard deviation of an observation of this agent), n_agents (how many took part), and prior_only (True where the
     answer is no better than the prior). With --level 0.95 it also has low and high, between which 95% of observations
-    should lie. If agents of the fleet were absent, a column "missing_agents" names them.
+    should lie. If agents of the fleet were absent, a column "missing_agents" names them. Points may lack the column
+    that is the `time` of the file: they are then about now, which is this agent's clock or its newest row (`now`).
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     [cyan]fleetgp ask fleet.toml --agent auv3 points.csv --out answer.csv[/cyan]
+
+    [cyan]fleetgp ask fleet.toml --agent auv3 places.csv --at-time 2021-01-05T12:00 --out answer.csv[/cyan]
     """
     description = description_of(file)
     check_answer_file(out, points)
     times = dict.fromkeys(description.inputs, units_of_times("days"))  # as agents read dates
-    queries, others = read_points(points, description.inputs, out, Reading(**table), times)
+    about = When(description.time, when.get("at_time"), partial(_moment_at, description, agent))
+    queries, others = read_points(points, description.inputs, out, Reading(**table), times, about)
     check_level(level, points, others)
     if MISSING_AGENTS in others:
         raise InputError(f"{points}: the answer may have a column {MISSING_AGENTS!r} too: rename that of the points")
@@ -89,8 +97,16 @@ def ask(
     unknown = np.concatenate([np.asarray(block["prior_only"], dtype=bool) for block in blocks])
     write_answer(out, others, mean, np.sqrt(variance), observed, participants.astype(int), unknown, level)
     facts = _answer_facts(blocks, description, agent, out)
-    _warn_of_answer(blocks, facts)
+    _warn_of_answer(blocks, facts, clock=description.time is not None and description.now == "clock")
     return _answer_report(facts, out)
+
+
+def _moment_at(description: Description, agent: str, at_time: Moment | None) -> tuple[float, str]:
+    """Return a point in time, of None now, as the number that the agent's rows have, and the units of these."""
+    if description.time is None:
+        raise InputError('--at-time: expected a fleet.toml with a time (time = "day", say), got one without')
+    facts = request(description, agent, "status", REACH)["time"]
+    return facts["now"] if at_time is None else moment(at_time, facts["units"], "--at-time"), facts["units"]
 
 
 def _ask_in_blocks(
@@ -140,7 +156,8 @@ def _answer_facts(blocks: list[dict[str, Any]], description: Description, agent:
     }
 
 
-def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None:
+def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any], *, clock: bool) -> None:
+    """clock: whether questions without a time are about the clock's."""
     if facts["status"] != "converged":
         warn(f"the answer is not final: {facts['status']}")
     if facts["models"] > 1:
@@ -150,7 +167,10 @@ def _warn_of_answer(blocks: list[dict[str, Any]], facts: dict[str, Any]) -> None
         warn(f"the training of the model ended by {', '.join(sorted(ends))}, not by agreement")
     unknown, points = sum(sum(block["prior_only"]) for block in blocks), facts["points"]
     if unknown:
-        warn(f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?")
+        hint = '. If they are about now, and the rows are old: set now = "data" in fleet.toml' if clock else ""
+        warn(
+            f"{unknown:,} of {points:,} points are no better known than the prior: are they outside of the data?{hint}"
+        )
     if facts["missing"]:
         absent = ", ".join(facts["missing"])
         warn(f"{absent} took no part: not running, cut off, or refused; `fleetgp status` shows which")

@@ -307,7 +307,8 @@ def status_lines(description: Description, states: dict[str, dict[str, Any]]) ->
         notes.append(f"Left the fleet: {escape(', '.join(description.left))}.{still}")
     if former:
         notes.append(f"Not in the file of the running agents: {escape(', '.join(former))}. Use their fleet.toml.")
-    return [table, *_estimates(description, states), *_summaries(description, states), *notes]
+    model = [*_estimates(description, states), *_training(states)]
+    return [table, *model, *_summaries(description, states), *_ages(states), *notes]
 
 
 def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> list[str]:
@@ -319,6 +320,34 @@ def _estimates(description: Description, states: dict[str, dict[str, Any]]) -> l
             holders.setdefault(", ".join(f"{label} {value:.4g}" for label, value in values), []).append(name)
     everybody = len(holders) == 1 and sum(map(len, holders.values())) == len(states)
     return [f"{'All agents' if everybody else ', '.join(who)}: {escape(theta)}." for theta, who in holders.items()]
+
+
+def _training(states: dict[str, dict[str, Any]]) -> list[str]:
+    """How old the model is, and whether the new rows fit it."""
+    from fleetgp.training.drift import Drift, judge
+
+    there = [state for state in states.values() if state.get("trained") and state.get("drift")]
+    ages = [state["trained"]["seconds"] for state in there if state["trained"].get("seconds") is not None]
+    lines = [f"The model was trained {_age(min(ages))} ago."] if ages else []
+    parts = [Drift(*(state["drift"][name] for name in ("rows", "batches", "squares", "odds"))) for state in there]
+    need = judge(parts, sum(state["rows"] for state in there))
+    if need.new_rows:
+        lines.append(f"{need.advice} Mean square of their innovations: {need.mean_square:.2f} (1 is expected).")
+    return lines
+
+
+def _ages(states: dict[str, dict[str, Any]]) -> list[str]:
+    """How old each agent's part of the map is, where it is newest."""
+    seconds: dict[str, float] = {}
+    for state in states.values():
+        for name, age in ((state.get("summary") or {}).get("seconds") or {}).items():
+            seconds[name] = min(age, seconds.get(name, age))
+    whose: dict[str, list[str]] = {}
+    for name, age in sorted(seconds.items(), key=lambda one: one[1]):
+        whose.setdefault(_age(age), []).append(name)
+    if len(whose) < 2:
+        return []
+    return ["Groups made " + "; ".join(f"{age} ago: {escape(listed(who))}" for age, who in whose.items()) + "."]
 
 
 def _summaries(description: Description, states: dict[str, dict[str, Any]]) -> list[str]:

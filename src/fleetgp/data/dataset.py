@@ -137,11 +137,15 @@ class Dataset(Sequence[Observations]):
         """Return summaries with each agent's longitudes along the shortest arc of its own data."""
         return self.summaries
 
-    # ---- new rows --------------------------------------------------------------------------------------------
+    # ---- other rows ------------------------------------------------------------------------------------------
 
     def grown(self, agent: int, rows: Observations) -> Dataset:
         """Return the dataset with these rows of an agent after its old ones."""
         raise self.not_growing()
+
+    def replaced(self, agent: int, rows: Observations) -> Dataset:
+        """Return the dataset with these rows of an agent instead of its old ones."""
+        raise InputError("expected a fleet with data in memory, got one from files: change the files, and read again")
 
     def not_growing(self) -> InputError:
         """Return the error of new rows for data that are not in memory."""
@@ -158,9 +162,9 @@ class Dataset(Sequence[Observations]):
         """Whether these are the same arrays, or the same files; values are not compared."""
         return self is other
 
-    def added_since(self, before: Dataset) -> list[Observations] | None:
-        """Return each agent's new rows at the end of its data; None if anything else is different."""
-        return [] if self.same(before) else None
+    def changes_since(self, before: Dataset) -> dict[int, Observations | None]:
+        """Return the new rows of each agent whose data differ; None where its old rows are not all there."""
+        return {} if self.same(before) else dict.fromkeys(range(len(self)))
 
 
 class InMemory(Dataset):
@@ -239,27 +243,32 @@ class InMemory(Dataset):
         return [Summary.of(InMemory([one]).along_arc(longitude)[0]) for one in self._rows]
 
     def grown(self, agent: int, rows: Observations) -> InMemory:
-        whole = Observations.joined([self._rows[agent], rows]).locked()
-        return InMemory((*self._rows[:agent], whole, *self._rows[agent + 1 :]))
+        return self.replaced(agent, Observations.joined([self._rows[agent], rows]).locked())
 
     def same(self, other: Dataset) -> bool:
         return len(self) == len(other) and other.in_memory and all(a is b for a, b in zip(self, other, strict=True))
 
-    def added_since(self, before: Dataset) -> list[Observations] | None:
+    def replaced(self, agent: int, rows: Observations) -> InMemory:
+        return InMemory((*self._rows[:agent], rows, *self._rows[agent + 1 :]))
+
+    def changes_since(self, before: Dataset) -> dict[int, Observations | None]:
         """
         >>> data = Observations(np.arange(6.0).reshape(3, 2), np.arange(3.0))
         >>> first, last = data.rows(slice(2)), data.rows(slice(1, None))
-        >>> [len(rows) for rows in InMemory([data, data]).added_since(InMemory([first, data]))]
-        [1, 0]
-        >>> InMemory([last]).added_since(InMemory([data]))
+        >>> changes = InMemory([data, data, last]).changes_since(InMemory([first, data, data]))
+        >>> {agent: None if rows is None else len(rows) for agent, rows in changes.items()}
+        {0: 1, 2: None}
         """
         if len(before) != len(self) or not before.in_memory:
-            return None
-        sizes = before.counts
-        firsts = [new if new is old else new.rows(slice(n)) for old, new, n in zip(before, self, sizes, strict=True)]
-        if not all(mine.same(its) for mine, its in zip(before, firsts, strict=True)):
-            return None
-        return [new.rows(slice(n, None)) for new, n in zip(self, sizes, strict=True)]
+            return dict.fromkeys(range(len(self)))
+        every = enumerate(_added(*pair) for pair in zip(before, self, strict=True))
+        return {agent: rows for agent, rows in every if rows is None or len(rows)}
+
+
+def _added(old: Observations, new: Observations) -> Observations | None:
+    """Return the rows after the old ones; None where these are others."""
+    first = new if new is old else new.rows(slice(len(old)))
+    return new.rows(slice(len(old), None)) if old.same(first) else None
 
 
 def joined(summaries: Iterable[Summary]) -> Summary:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
@@ -14,6 +15,8 @@ from fleetgp.errors import InputError, check_name
 
 #: The unit of times since 1970.
 TimeUnit = Literal["days", "hours", "seconds"]
+#: A point in time as a caller gives it: a number of the input that is the time, a date as text, or a datetime.
+Moment = float | str | datetime.date | np.datetime64
 _EPOCH = np.datetime64("1970-01-01", "us")
 _SINCE = "since 1970-01-01"
 #: In microseconds, which doubles resolve in all of the units for half a century from now.
@@ -106,6 +109,16 @@ def format_value(value: float, units: str | None) -> str:
     return str(times_of_numbers(np.array(value), unit).astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
 
 
+def format_time(value: float, units: str | None) -> str:
+    """Format a value of the input that is the time for people, dates with their zone. units: of the input.
+
+    >>> format_time(18632.5, "days since 1970-01-01"), format_time(7.25, None)
+    ('2021-01-05 12:00 UTC', '7.25')
+    """
+    text = format_value(value, units)
+    return text if _ISO.fullmatch(text) is None else f"{text} UTC" if ":" in text else f"{text} 00:00 UTC"
+
+
 def _moment(value: Any, what: str) -> np.datetime64:
     if not isinstance(value, str) or not value.strip():
         return np.datetime64("NaT", "us")
@@ -113,6 +126,15 @@ def _moment(value: Any, what: str) -> np.datetime64:
         return np.datetime64(value.strip().removesuffix("Z"), "us")
     except ValueError as error:
         raise InputError(f"{what}: expected a date like 2021-01-31 or 2021-01-31T12:00, got {value!r}") from error
+
+
+def clock(unit: TimeUnit) -> float:
+    """Return the time of this machine's clock as a number since 1970.
+
+    >>> 10_000 < clock("days") < 60_000
+    True
+    """
+    return time.time() * 1e6 / _LENGTHS[unit]
 
 
 # ---- the input that is a time ----------------------------------------------------------------------------------------
@@ -186,12 +208,14 @@ def moment(value: Any, units: str | None, what: str) -> float:
     if unit is None:
         raise InputError(f"{what}: expected a number in the unit of the time input, which is no date, got {value!r}")
     if isinstance(value, str):
-        numbers = numbers_of_times([value], unit, what)
+        numbers = numbers_of_times(np.array([value], dtype=object), unit, what)
     else:
         try:
-            zone = getattr(value, "tzinfo", None)
-            plain = value.astimezone(datetime.UTC).replace(tzinfo=None) if zone is not None else value
-            numbers = numbers_of_times(np.array([plain], dtype="datetime64[us]"), unit, what)
+            if not isinstance(value, datetime.date | np.datetime64):
+                raise TypeError(value)
+            if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            numbers = numbers_of_times(np.array([value], dtype="datetime64[us]"), unit, what)
         except (TypeError, ValueError) as error:
             raise InputError(f"{what}: expected a date or a number, got {value!r}") from error
     if not np.isfinite(numbers[0]):

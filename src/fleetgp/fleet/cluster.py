@@ -458,4 +458,5 @@ def _of_group(snapshot: ModelSnapshot, group: Sequence[int]) -> ModelSnapshot:
     """Return the snapshot that a group's worker gets, without data."""
     theta = snapshot.theta[list(group)] if snapshot.theta.ndim == 2 else snapshot.theta
     sent = {agent: snapshot.sent[agent] for agent in group if agent in snapshot.sent}
-    return replace(snapshot, shards=InMemory(()), theta=theta, sent=sent)
+    kept = tuple(snapshot.kept[agent] for agent in group) if snapshot.kept else ()
+    return replace(snapshot, shards=InMemory(()), theta=theta, sent=sent, kept=kept)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
 from fleetgp.data.dataset import corners
-from fleetgp.data.times import format_value
+from fleetgp.data.times import Moment, format_value
 from fleetgp.declarations import given_in, takes
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -18,7 +18,7 @@ from fleetgp.fleet.backends import IN_PROCESS, Backend
 from fleetgp.fleet.privacy import predictor_of, refuse_private, refuse_small_groups
 from fleetgp.fleet.queries import AgentName, cells_as_frame, check_agent, with_numbers
 from fleetgp.fleet.snapshot import ModelSnapshot
-from fleetgp.options import ConditionedKeywords, ConditionedPosteriorKeywords
+from fleetgp.options import ConditionedKeywords, ConditionedPosteriorKeywords, QueryOptions
 from fleetgp.prediction import (
     Calibration,
     Gradient,
@@ -135,7 +135,7 @@ class ConditionedFleet:
         options = self._options.changed({"engine": engine, "n_neighbours": n_neighbours})
         return options == self._options and self.snapshot.same(snapshot)
 
-    @takes(ConditionedKeywords, PredictionOptions)
+    @takes(ConditionedKeywords, PredictionOptions, QueryOptions)
     def predict(
         self,
         queries: Any,
@@ -192,7 +192,7 @@ class ConditionedFleet:
         **options: Unpack[ConditionedPosteriorKeywords],
     ) -> Joint:
         """Predict mean and covariance at the queries (T, D) together; see `Fleet.joint`."""
-        points = self.checked(queries)
+        points = self.checked(queries, options.pop("at_time", None))
         result = self.known_jointly(points, method, observed=observed, agent=agent, **options)
         self._warn_of_extrapolation(points, result.prior_only)
         return result
@@ -230,9 +230,9 @@ class ConditionedFleet:
         result.ledger.labels = self.snapshot.labels
         return replace(result, points=self.snapshot.points(question.queries))
 
-    def checked(self, queries: Any) -> Array:
-        """Return the queries as an array (T, D)."""
-        return check_queries(queries, self.snapshot)
+    def checked(self, queries: Any, at_time: Moment | None = None) -> Array:
+        """Return the queries as an array (T, D). at_time: of queries without the time input; None for now."""
+        return check_queries(queries, self.snapshot, at_time)
 
     def _question(
         self,
@@ -240,12 +240,12 @@ class ConditionedFleet:
         method: str | None,
         observed: bool,
         agent: AgentName | None,
-        given: Mapping[str, Any],
+        given: dict[str, Any],
         *,
         calibrated: bool = True,
     ) -> Question:
         """Check a question. given: its options.  calibrated: whether the calibration matters for it."""
-        points = check_queries(queries, self.snapshot)
+        points = check_queries(queries, self.snapshot, given.pop("at_time", None))
         row = predictor_of(method)
         refuse_foreign(row, given)
         refuse_private(row, self.snapshot.private, self.snapshot.kernel, self.engine, self.snapshot.fewest_rows)
@@ -265,13 +265,18 @@ class ConditionedFleet:
         return f"ConditionedFleet(agents={len(self.snapshot.shards)}, engine={self.engine!r})"
 
 
-def check_queries(queries: Any, snapshot: ModelSnapshot) -> Array:
-    """Return queries as an array (T, D); of a data frame the columns of the inputs, in their order."""
-    dimension = snapshot.shards.dimension
-    queries = with_numbers(cells_as_frame(queries, snapshot.inputs), snapshot.units)
-    if column_names(queries, "queries") is not None:
-        if snapshot.inputs is not None:
-            queries = by_name(queries, snapshot.inputs, "queries")
+def check_queries(queries: Any, snapshot: ModelSnapshot, at_time: Moment | None = None) -> Array:
+    """Return queries as an array (T, D); of a data frame the columns of the inputs, in their order.
+
+    at_time: of queries without the time input, (T, D - 1) or without its column; None for now.
+    """
+    dimension, inputs, time = snapshot.shards.dimension, snapshot.inputs, snapshot.time
+    queries = with_numbers(cells_as_frame(queries, inputs, time), snapshot.units)
+    columns = column_names(queries, "queries")
+    if columns is not None:
+        if inputs is not None:
+            needed = [name for name in inputs if name != time or name in columns]
+            queries = by_name(queries, needed, "queries")
         else:
             warn(
                 f"the fleet's inputs have no names: the columns {', '.join(queries.columns)} are taken in this order. "
@@ -280,6 +285,11 @@ def check_queries(queries: Any, snapshot: ModelSnapshot) -> Array:
     points = as_numbers(queries, "queries")
     if points.size == 0:
         points = points.reshape(0, dimension)
+    if inputs is not None and time is not None and points.ndim == 2 and points.shape[1] == dimension - 1 > 0:
+        points = np.insert(points, list(inputs).index(time), snapshot.moment(at_time), axis=1)
+    elif at_time is not None:
+        snapshot.moment(at_time)  # or one error that says why not
+        raise InputError(f"at_time: expected queries without {time!r}, which they have: leave one of them out")
     if points.ndim != 2 or points.shape[1] != dimension:
         raise InputError(f"queries: expected shape (T, {dimension}), got {points.shape}")
     check_finite(points, "the array of queries")

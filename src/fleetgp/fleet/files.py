@@ -26,6 +26,7 @@ from fleetgp.io.formats import Columns, Reading, Table, check_names, checked_rea
 from fleetgp.io.survey import Scan, report_passes_to
 from fleetgp.io.tables import Missing, ObservationTable, observations_of
 from fleetgp.kernels.stationary import Kernel
+from fleetgp.options import Keep
 from fleetgp.progress import Listener, listening
 from fleetgp.validation import as_fills, as_names, as_path, check_number, check_whole, column_names
 
@@ -41,6 +42,10 @@ class ModelKeywords(TypedDict, total=False):
     noise: NoiseName
     robust: bool
     private: PrivateRows | None
+    time: str | None
+    window: float | str | None
+    max_rows: int | None
+    keep: Keep
     backend: BackendName
     workers: int | None
     address: str | None

@@ -10,13 +10,20 @@ from typing import Any, Literal, Self, Unpack
 import numpy as np
 
 from fleetgp.arrays import Array
-from fleetgp.consensus.agreements import MeanName, check_mean
-from fleetgp.data.dataset import Dataset
+from fleetgp.consensus.agreements import FEWEST_ROWS, MeanName, check_mean
+from fleetgp.data.dataset import Dataset, InMemory
 from fleetgp.data.partition import FOLDS, By
 from fleetgp.data.suspicions import Inspection
-from fleetgp.data.times import TimeUnit
-from fleetgp.data.transforms import AS_GIVEN, CoordinatesName, Scaling, coordinate_rule, kernels_in_coordinates
-from fleetgp.declarations import given_in, takes
+from fleetgp.data.times import TimeUnit, duration, moment, time_input
+from fleetgp.data.transforms import (
+    AS_GIVEN,
+    CoordinatesName,
+    Scaling,
+    coordinate_rule,
+    kernels_in_coordinates,
+    names_of,
+)
+from fleetgp.declarations import as_text, checked, given_in, takes
 from fleetgp.engines.expert import ENGINES
 from fleetgp.engines.moments.fleet import FleetMoments
 from fleetgp.errors import InputError, shortened, warn
@@ -32,6 +39,18 @@ from fleetgp.fleet.files import (
     rows_of_dataset,
     rows_of_frame,
     split_rows,
+)
+from fleetgp.fleet.forgetting import (
+    Departure,
+    Limit,
+    Removal,
+    Requests,
+    forgotten,
+    needed,
+    removed,
+    renumbered,
+    select,
+    summarized,
 )
 from fleetgp.fleet.maps import N_AGENTS, Mask, check_names, chosen_cells, grid_of, map_dataset, on_all_cells
 from fleetgp.fleet.privacy import (
@@ -56,8 +75,8 @@ from fleetgp.fleet.shards import (
     warn_of_offset,
     warn_of_shards,
 )
-from fleetgp.fleet.snapshot import ModelSnapshot, held_by
-from fleetgp.fleet.training import note_sample, reported, training_options
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by, newest
+from fleetgp.fleet.training import note_sample, reported, training_need, training_options
 from fleetgp.graph import as_topology
 from fleetgp.io.file_dataset import FileDataset
 from fleetgp.io.formats import Columns, Reading
@@ -66,15 +85,20 @@ from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import Kernels, as_kernels
 from fleetgp.kernels.stationary import OBSERVED, Kernel
 from fleetgp.metrics import LEVEL, Scores
+from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.network import InProcess
 from fleetgp.options import (
     CalibrateKeywords,
     FoldKeywords,
+    Keep,
+    MemoryOptions,
     ModelOptions,
     PosteriorKeywords,
     PredictionOptions,
     PredictKeywords,
+    QueryOptions,
     SampleKeywords,
+    ScoreKeywords,
     ThetaOptions,
     TrainerOptions,
     TrainKeywords,
@@ -82,13 +106,20 @@ from fleetgp.options import (
 )
 from fleetgp.prediction import Calibration, Gradient, Holding, Joint, Prediction, PredictionCache, Suggestion
 from fleetgp.prediction.conditioned import SentGroups
+from fleetgp.prediction.groups import groups_within
+from fleetgp.prediction.kept import KeptGroups
+from fleetgp.prediction.methods import SharedState
 from fleetgp.prediction.registry import refuse_foreign
 from fleetgp.prediction.suggestion import Candidates, candidate_lists, check_criterion
 from fleetgp.progress import Listener, Progress
-from fleetgp.training import Fit, Trainer, TrainingMethod, training_method
+from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingNeed, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
+from fleetgp.units import counted
 from fleetgp.validation import as_flag, as_names, check_whole
+
+#: Options of a question that are no settings of its method, and their defaults.
+BESIDE: tuple[tuple[str, Any], ...] = (("theta", None), ("engine", "auto"), ("at_time", None))
 
 
 class Fleet:
@@ -108,10 +139,11 @@ class Fleet:
         "kilometres" for inputs called lon and lat (or longitude, latitude) on a plane about their centre, with
         length-scales in kilometres; "sphere" for such inputs anywhere on the globe, with a kernel that has one
         length-scale for both: "iso-matern32(lon, lat)".
-    kernel: "matern32" (the default), "matern12", "matern52", "rq", "se" (the paper's), or an expression over the names
-        (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its hyperparameters.
-        With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from it: see
-        `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and warns.
+    kernel: "matern32" (the default; see time), "matern12", "matern52", "rq", "se" (the paper's), or an expression over
+        the names (or numbers) of inputs: "matern32(lon, lat) * matern12(day) + linear(lon)". `names` lists its
+        hyperparameters. With "auto" or a list, `train` chooses the kernel that best predicts blocks of rows hidden from
+        it: see `compared` of its result. If no kernel is given, `train("dec-full-gp")`, which needs "se", takes it and
+        warns.
     noise: None for one sigma_eps; "agents" for one per agent (sigma_eps_0, ...); or a list with the name of each
         agent's noise, where agents with the same name share it. With observed=True an agent predicts with its own
         sigma_eps, without s_n.
@@ -121,6 +153,11 @@ class Fleet:
         them; the error names the alternatives. `calibrate` then asks about points that are nobody's inputs.
         docs/privacy.md says what this protects against, and what it does not.
     inputs: the names of the inputs; by default those of the columns, where the X_i are data frames.
+    time: the input that is the time; by default the only one with dates, if there is one. The default kernel is then
+        "matern32(..) * matern12(time)", and queries without this input are about `at_time`, by default about `now`.
+    window, max_rows, keep: what agents forget after every `observe`: rows that are a window ("3 days") older than the
+        newest of all, and the oldest rows of an agent with more than max_rows. With keep="summary" they stay as coarse
+        groups, which dec-summary uses; "nothing" drops them. See `forget`.
     backend: "in-process", or "ray" for groups of agents at the workers of a Ray cluster, with the same answers.
         workers: how many, by default one per core. address: the cluster to join, by default the one that is running,
         else a local one is started. `close`, or leaving a `with` block, ends the workers and what was started.
@@ -174,19 +211,27 @@ class Fleet:
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        time: str | None = None,
+        window: float | str | None = MemoryOptions.window,
+        max_rows: int | None = MemoryOptions.max_rows,
+        keep: Keep = MemoryOptions.keep,
         backend: BackendName | Backend = "in-process",
         workers: int | None = None,
         address: str | None = None,
     ) -> None:
         check_whole("seed", seed, least=0)
+        policy = checked(MemoryOptions, {"window": window, "max_rows": max_rows, "keep": keep})
+        self.memory = MemoryOptions(**policy)
         given, self.inputs = check_shards(shards, inputs)
         self.noise, self.robust = noise, as_flag(robust, "robust")
         self.noise_model = noise_model_of(noise, len(given), known=given.known_noise, robust=self.robust)
         self.data = given.observed(self.noise_model, own_groups(noise, len(given), self.noise_model))
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
+        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
+        self._time = time
         self.kernel_given = kernel is not None  # else the default one
-        self.kernels = self._in_model(default_kernel() if kernel is None else kernel)
+        self.kernels = self._in_model(self._default_kernel() if kernel is None else kernel)
         self._kernel = self.kernels[0] if len(self.kernels) == 1 else None
         if self._kernel is None and theta is not None:
             raise InputError("theta belongs to one kernel: expected its name, got several to choose from by training")
@@ -195,14 +240,16 @@ class Fleet:
         self.private: PrivateRows | None = check_private_rows(private, self.data.counts)
         self.theta: Array | None = None if theta is None else check_theta_of(self.data, theta, self.names)
         self._backend = chosen_backend(backend, self.data, self.graph, workers, address)
-        self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
         self._labels: tuple[str, ...] = ()
         self.last_fit: Fit | None = None
-        self._trained: Dataset | None = None  # the data of the last fit
+        self._trained: Dataset | None = None  # the data of the last fit, without rows that have left since
+        self._all_trained = True  # whether none have left
         self._inspections: dict[int, Inspection] = {}  # of the rows of agents that have observed more
         self._conditioned: ConditionedFleet | None = None
         self._cache = PredictionCache()  # posteriors and agreements, to which new rows are added
         self.sent_groups: SentGroups = {}  # the rows of the groups that agents have sent
+        self.kept_groups = (KeptGroups.none(self.dimension),) * self.agents  # of rows that they have forgotten
+        self.requests: dict[int, Requests] = {}  # by agent, the request that brought each row; "" for none
         self._calibration: Calibration | None = None
         self.unfinished: Progress | None = None  # the interrupted training whose estimates theta is
         warn_of_shards(given, self.inputs, self.coordinates)
@@ -397,6 +444,8 @@ class Fleet:
         """A fleet whose agents have names. source: has the units of the data, and notes about them."""
         if isinstance(model.get("noise"), str) and model["noise"] == AGENTS:
             model["noise"] = labels
+        if (axis := time_input(inputs, source.units, model.get("time"))) is not None:
+            model["time"] = inputs[axis]
         fleet = cls(shards, graph, inputs=inputs, seed=seed, **model)
         return fleet.set_metadata(labels, target, source.units, source.dropped, source.notes)
 
@@ -439,7 +488,7 @@ class Fleet:
 
         labels: the agents' names.  target: the name of what is observed.
         units: of inputs and target by name. An input with the unit "days since 1970-01-01" (or hours, or seconds) is a
-            time: data frames may have it as times.
+            time: data frames may have it as times. The only one is `time`.
         dropped: how many rows of the source could not be used.  notes: what else was done to its values. None leaves
             either as it is.
 
@@ -459,6 +508,9 @@ class Fleet:
         if self.last_fit is not None:
             self.last_fit.ledger.labels = names
         self.units = {name: unit for name, unit in units.items() if unit}
+        if not self.kernel_given and self.theta is None and len(self.kernels) == 1:
+            self.kernels = self._in_model(self._default_kernel())  # the units may say which input is the time
+            self._kernel = self.kernels[0]
         self.dropped = self.dropped if dropped is None else dropped
         self.notes = self.notes if notes is None else notes
         return self
@@ -469,19 +521,47 @@ class Fleet:
         return self.first_kernel.names(self.inputs or self.dimension)
 
     @property
+    def time(self) -> str | None:
+        """The input that is the time; None if there is none."""
+        axis = self._time_axis
+        return None if axis is None or self.inputs is None else self.inputs[axis]
+
+    @property
+    def _time_axis(self) -> int | None:
+        """The number of this input."""
+        return time_input(self.inputs, self.units, self._time)
+
+    @property
+    def now(self) -> float | None:
+        """The time of the newest row of all agents, which only the simulator knows; None without a time.
+
+        Queries without the time input are about it. A process asks its clock: see docs/time.md.
+        """
+        return newest(self.data, self.inputs, self.time)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The arguments for `Fleet(others, graph, **settings)`: all but data, graph, theta and backend."""
         return {
             "normalize": self.normalize,
             "mean": self.mean,
             "coordinates": self.coordinates.name,
-            "kernel": [kernel.name for kernel in self.kernels] if self.kernel_given else None,
+            "kernel": [kernel.name for kernel in self.kernels] if self._chosen else None,
             "noise": self.noise,
             "robust": self.robust,
             "private": self.private,
             "seed": self.seed,
             "inputs": self.inputs,
+            "time": self.time,
+            "window": self.memory.window,
+            "max_rows": self.memory.max_rows,
+            "keep": self.memory.keep,
         }
+
+    @property
+    def _chosen(self) -> bool:
+        """Whether the kernel is another than a new fleet would have."""
+        return self.kernel_given or self.kernels != self._in_model(self._default_kernel())
 
     @property
     def kernel(self) -> Kernel:
@@ -508,10 +588,13 @@ class Fleet:
         kernels = kernels_in_coordinates(self.coordinates, as_kernels(kernel, inputs), inputs, self.mean)
         return tuple(with_noise(one, self.noise_model) for one in kernels)
 
+    def _default_kernel(self, *methods: str, preset: str | None = None) -> str:
+        return default_kernel(*methods, preset=preset, inputs=self.inputs, time=self.time, rule=self.coordinates)
+
     @property
     def moments(self) -> FleetMoments | None:
         """The moments of all data, if the last training computed them and no rows were observed since; else None."""
-        unchanged = self._trained is not None and self.data.same(self._trained)
+        unchanged = self._trained is not None and self._all_trained and self.data.same(self._trained)
         return self.last_fit.moments if self.last_fit is not None and unchanged else None
 
     @property
@@ -559,7 +642,7 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
         as_given = self.coordinates.name == "as-given"
-        grown = fit is not None and trained is not None and self.data.added_since(trained) is not None
+        grown = trained is not None and self._all_trained
         return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
@@ -578,10 +661,12 @@ class Fleet:
             central=fit is not None and not training_method(fit.method).decentralized,
             held=held_by(self.data, fit),
             units=self.units,
+            time=self.time,
             target=self.target,
             labels=self.labels,
             private=self.private,
             sent=self.sent_groups,
+            kept=self.kept_groups if any(map(len, self.kept_groups)) else (),
         )
 
     def __repr__(self) -> str:
@@ -684,7 +769,7 @@ class Fleet:
 
     def _take_default_kernel(self, method: TrainingMethod, preset: str | None) -> None:
         """Take the kernel that the method or the preset needs, if none was chosen and no theta depends on it."""
-        needed = default_kernel(method.name, preset=preset)
+        needed = self._default_kernel(method.name, preset=preset)
         if self.kernel_given or self.theta is not None or needed == self.kernel.name:
             return
         who = method.name if default_kernel(method.name) == needed else f'preset="{preset}"'
@@ -705,6 +790,7 @@ class Fleet:
         fit.ledger.labels = self.labels
         self.last_fit = replace(fit, names=kernel.names(self.inputs or self.dimension))
         self._trained, self.calibration = self.data if rows is None else self.data.first(rows), None
+        self._all_trained = True
         return self.last_fit
 
     def keep_unfinished(self, furthest: Progress | None) -> str:
@@ -720,17 +806,19 @@ class Fleet:
         self.theta = np.exp(np.log(furthest.thetas).mean(axis=0))
         return f"{interrupted}: fleet.theta holds its estimates; train(theta0=fleet.theta) continues from them"
 
-    def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None) -> None:
+    def observe(self, agent: AgentName, X: Any, y: Any, s: Any = None, *, request: str | None = None) -> None:
         """Add observations of one agent; theta stays. Predictions are as if the fleet had had all rows from the start.
 
         agent: its number, or its name in `labels`.
         s: the known standard deviations of the observations, if the fleet's data have them.
+        request: a name for these observations, by which `remove` can take them back.
 
         The next prediction computes only what is new. A dense posterior costs N^2 operations per new row; moments of
         new rows are added, as long as these lie in the box of the old ones. Posteriors of other agents stay as they
         are, unless a new row is drawn into the samples of grBCM, which all agents hold (one row in M is). The order in
         which rows arrive does not matter. With normalize, mean or coordinates and a theta that was given, every row
-        changes the model, and everything is recomputed: train once before.
+        changes the model, and everything is recomputed: train once before. With window or max_rows, agents then forget
+        old rows, as by `forget`.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -740,7 +828,9 @@ class Fleet:
         [30, 30, 32, 30]
         """
         number = check_agent(agent, self.labels)
-        rows, self._inspections[number] = observed_more(
+        name = "" if request is None else as_text("request", request)
+        limits = self._limits if self.memory.window is not None else None  # or an error, before anything has changed
+        rows, inspection = observed_more(
             self.data,
             number,
             (with_numbers(X, self.units), y, s),
@@ -749,7 +839,202 @@ class Fleet:
             self._inspections.get(number),
             own_groups(self.noise, self.agents, self.noise_model)[number],
         )
+        if name or number in self.requests:
+            before = self._requests_of(number)
+            self.requests[number] = np.concatenate([before, np.full(len(rows), name, dtype=object)])
+        self._inspections[number] = inspection
         self.data, self.calibration = self.data.grown(number, rows), None
+        if limits is not None or self.memory.max_rows is not None:
+            self.forget()
+
+    def remove(
+        self,
+        agent: AgentName,
+        rows: Any = None,
+        *,
+        where: str | None = None,
+        between: tuple[Any, Any] | None = None,
+        request: str | None = None,
+    ) -> Removal:
+        """Take rows of one agent back; return the receipt. Everything is then as if the fleet had never had them.
+
+        Give one of these:
+
+        rows: their numbers in `shards`, or a mask.
+        where: comparisons of inputs or the target with numbers or dates, joined by "and": "sst > 40 and lon < 5".
+        between: the first and the last point in time, both included.
+        request: the name that `observe` was given.
+
+        theta stays until the next training. A group of dec-summary that has lost a row is withdrawn, and its other rows
+        wait as new ones do. Of rows that were forgotten and kept as groups, all groups that may contain one that is
+        asked for are removed whole.
+
+        >>> from fleetgp import Fleet, partition, synthetic_field
+        >>> field = synthetic_field(60, seed=1)
+        >>> fleet = Fleet(partition(field.inputs, field.observations, agents=3), theta=[1.2, 0.3, 1.3, 0.1])
+        >>> fleet.observe(2, [[1.1, 0.4], [1.2, 0.4]], [40.3, 40.5], request="dive-7")
+        >>> print(fleet.remove(2, request="dive-7"))
+        agent 2: 2 rows removed, 20 remain
+        >>> fleet.remove("2", where="y > 40").rows
+        0
+        """
+        number = check_agent(agent, self.labels)
+        names = (*names_of(self.inputs, self.dimension), self.target)
+        given = {"rows": rows, "where": where, "between": between, "request": request}
+        kept, time = self.kept_groups[number], self._time_axis
+        requests = self.requests.get(number)
+        chosen = select(self.data[number], kept, names, self.units, time, requests, given)
+        least = 1 if self.private is None else FEWEST_ROWS
+        remaining = len(chosen.rows) - int(chosen.rows.sum())
+        if chosen.rows.any() and remaining < least:
+            raise InputError(
+                f"remove: expected at least {counted(least, 'row')} of agent {self.labels[number]} to remain, got "
+                f"{remaining}: make a fleet without the agent instead"
+            )
+        departure = removed(chosen.rows, self.sent_groups.get(number, ()))
+        gone = kept.rows(chosen.kept)
+        receipt = self._without(number, departure, kept.rows(~chosen.kept) if len(gone) else kept)
+        return replace(receipt, kept_groups=len(gone), kept_rows=int(gone.counts.sum()))
+
+    def forget(self, before: Any = None, *, keep: Keep | None = None) -> tuple[Removal, ...]:
+        """Drop old rows of all agents; return a receipt for each agent that has some.
+
+        before: a point in time, a date or a number; rows from before it leave. Without it, those that are too old by
+            the fleet's window and max_rows leave, as after every `observe`. The window ends at the newest row of all.
+            Without an input that is a time, the rows that arrived first are the oldest.
+        keep: "summary" or "nothing", by default the fleet's. With "summary" they stay in groups of at least 20 or so,
+            which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
+
+        An agent keeps its newest five rows, however old they are. By window and max_rows, rows that are kept leave
+        together, as soon as a tenth of an agent's rows (20 at least) are too old; and so do the rows of groups that
+        dec-summary has sent, if a part of the group is not too old: then the difference of two summaries describes no
+        fewer rows than a group. The receipts count rows that have to wait as overdue.
+
+        >>> from fleetgp import Fleet
+        >>> days = np.arange(60.0)[:, None]
+        >>> fleet = Fleet([(days, np.sin(days[:, 0] / 9.0))], theta=[9.0, 1.0, 0.1], inputs=["day"])
+        >>> fleet = fleet.set_metadata(["Ada"], "t", {"day": "days since 1970-01-01"})
+        >>> print(*fleet.forget("1970-02-10"))
+        agent Ada: 40 rows removed, 20 remain; 40 of the removed rows stay in kept groups
+        >>> fleet.kept_rows
+        [40]
+        """
+        chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
+        if not self.data.in_memory:
+            raise self.data.not_growing()
+        time = self._time_axis
+        if before is None:
+            limit = self._limits
+        else:
+            limit = Limit(moment(before, self._unit_of(needed(time, "before")), "before"))
+        receipts = [self._forget(agent, limit, time, chosen, patient=before is None) for agent in range(self.agents)]
+        return tuple(receipt for receipt in receipts if receipt is not None)
+
+    @property
+    def kept_rows(self) -> list[int]:
+        """How many forgotten rows of each agent are in kept groups."""
+        return [int(own.counts.sum()) for own in self.kept_groups]
+
+    @property
+    def _limits(self) -> Limit:
+        """What is too old by the fleet's policy, now."""
+        window, max_rows = self.memory.window, self.memory.max_rows
+        if window is None:
+            return Limit(None, max_rows)
+        time = needed(self._time_axis, "window")
+        span = duration(window, self._unit_of(time), "window")
+        return Limit(max(float(own.inputs[:, time].max()) for own in self.data) - span, max_rows)
+
+    def _unit_of(self, number: int) -> str | None:
+        """The unit of an input, if it is known."""
+        return self.units.get(names_of(self.inputs, self.dimension)[number])
+
+    def _forget(self, agent: int, limit: Limit, time: int | None, keep: Keep, *, patient: bool) -> Removal | None:
+        """Let the rows of an agent leave that are too old; None if there are none."""
+        own, sent = self.data[agent], self.sent_groups.get(agent, ())
+        rows = limit.exceeded(None if time is None else own.inputs[:, time], len(own))
+        if not rows.any():
+            return None
+        longitude = self.coordinates.longitude
+        turned = InMemory([own]).along_arc(longitude)[0].inputs
+        scales = self._near(turned)
+        departure = forgotten(rows, sent, keep, turned / scales, patient=patient)
+        kept = self.kept_groups[agent]
+        if departure.groups:
+            new = summarized(own, turned, departure.groups, self.requests.get(agent))
+            most = max(1, groups_within(PredictionOptions.budget, self.agents, self.dimension) // (2 * self.agents))
+            kept = kept.plus(new).within(most, scales, longitude)
+        overdue = int((rows & ~departure.rows).sum())
+        return replace(self._without(agent, departure, kept), overdue=overdue)
+
+    def _near(self, inputs: Array) -> Array:
+        """(D,) by which near rows of an agent are near: the length-scales, or the spread of its inputs (N, D)."""
+        in_units_of_inputs = self.coordinates.name in ("as-given", "scaled")
+        if self.theta is None or self._kernel is None or not in_units_of_inputs:
+            spread = inputs.std(axis=0)
+            return np.where(spread > 0.0, spread, 1.0)
+        return self._kernel.scales(Hyperparameters.from_theta(self.theta), self.dimension)[0]
+
+    def _without(self, agent: int, departure: Departure, kept: KeptGroups) -> Removal:
+        """Take rows out of all that there is of them; return the receipt."""
+        name, gone, ended = self.labels[agent], departure.rows, []
+        if gone.any():
+            states = [entry.value for entry in self._cache.shared.values() if isinstance(entry.value, SharedState)]
+            ended += ["calibration"] if self.calibration is not None else []
+            ended += [what for what in ("moments", "samples") if any(bool(getattr(one, what)) for one in states)]
+            self.sent_groups = {**self.sent_groups, agent: renumbered(departure.sent, gone)}
+            if agent in self.requests:
+                self.requests[agent] = self.requests[agent][~gone]
+            self.data, self.calibration = self.data.replaced(agent, self.data[agent].rows(~gone).locked()), None
+            self._inspections.pop(agent, None)
+            if self._trained is not None:
+                before = self._trained[agent]  # the first ones of the rows
+                lost = gone[: len(before)]
+                if lost.any():
+                    self._trained, self._all_trained = self._trained.replaced(agent, before.rows(~lost)), False
+        if kept is not self.kept_groups[agent]:
+            self.calibration = None
+            self.kept_groups = (*self.kept_groups[:agent], kept, *self.kept_groups[agent + 1 :])
+        return Removal(
+            name,
+            int(gone.sum()),
+            len(self.data[agent]),
+            sum(map(len, departure.groups)),
+            departure.withdrawn,
+            departure.waiting,
+            ended=tuple(ended),
+        )
+
+    def _requests_of(self, agent: int) -> Requests:
+        """(N,) the request that brought each row of an agent."""
+        return self.requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
+
+    def needs_training(self) -> TrainingNeed:
+        """Return whether the fleet should train again, by the rows that it has observed since the last training.
+
+        Every agent predicts its new rows, 100 at a time, from its earlier ones, with theta and with others that differ
+        from it by a factor of 1.5. Theta no longer fits if the odds against it are 1,000 to 1: that happens to a theta
+        that fits with a probability of at most 0.1%. The result is true if moreover the new rows are a tenth of all.
+        Nothing is sent but these odds; see docs/fleet.md for the rule.
+
+        >>> from fleetgp import partition, synthetic_field
+        >>> field = synthetic_field(400, seed=1)
+        >>> shards = partition(field.inputs, field.observations, agents=4)
+        >>> fleet = Fleet([(X[:60], y[:60]) for X, y in shards])
+        >>> fit = fleet.train()
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:], y[60:])
+        >>> fleet.needs_training().advice
+        'Theta fits the 160 new rows: nothing to do.'
+        >>> for agent, (X, y) in enumerate(shards):
+        ...     fleet.observe(agent, X[60:] + 0.001, 3.0 * y[60:])  # another field
+        >>> if fleet.needs_training():
+        ...     fit = fleet.train(theta0=fleet.theta)
+        """
+        fit, trained = self.last_fit, self._trained
+        if fit is None or trained is None or fit.status == "diverged":
+            raise InputError("needs_training compares new rows with the last training: call train first")
+        return training_need(self.snapshot(), trained, fit)
 
     # ---- prediction -------------------------------------------------------------------------------------------------
 
@@ -777,7 +1062,7 @@ class Fleet:
     def _conditioned_for(self, method: str | None, options: dict[str, Any]) -> tuple[ConditionedFleet, dict[str, Any]]:
         """The conditioned fleet for a method, a new one only if something has changed, and the method's own options."""
         row, rest = predictor_of(method), dict(options)
-        theta, engine = rest.pop("theta", None), rest.pop("engine", "auto")
+        theta, engine, at_time = (rest.pop(name, other) for name, other in BESIDE)
         ENGINES.check(engine)
         refuse_foreign(row, rest if isinstance(engine, str) and engine == "auto" else {"engine": engine, **rest})
         n_neighbours = rest.pop("n_neighbours", None)
@@ -785,9 +1070,9 @@ class Fleet:
         if self._conditioned is None or not self._conditioned.same(snapshot, engine, n_neighbours):
             self._conditioned = ConditionedFleet(snapshot, engine, n_neighbours, self._cache, self._backend)
         self._conditioned.calibration = self.calibration if theta is None else None
-        return self._conditioned, rest
+        return self._conditioned, rest if at_time is None else {**rest, "at_time": at_time}
 
-    @takes(PredictKeywords, PredictionOptions, ThetaOptions)
+    @takes(PredictKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def predict(
         self,
         queries: Any,
@@ -817,7 +1102,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PredictKeywords, "predict"))
         return conditioned.predict(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def joint(
         self,
         queries: Any,
@@ -854,7 +1139,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "joint"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest)
 
-    @takes(SampleKeywords, PredictionOptions, ThetaOptions)
+    @takes(SampleKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def sample(
         self,
         queries: Any,
@@ -881,7 +1166,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, SampleKeywords, "sample"))
         return conditioned.joint(queries, method, observed=observed, agent=agent, **rest).sample(n, seed)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def gradient(
         self,
         queries: Any,
@@ -912,7 +1197,7 @@ class Fleet:
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "gradient"))
         return conditioned.gradient(queries, method, agent=agent, **rest)
 
-    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions)
+    @takes(PosteriorKeywords, PredictionOptions, ThetaOptions, QueryOptions)
     def suggest(
         self,
         agent: AgentName | None,
@@ -949,7 +1234,8 @@ class Fleet:
         check_criterion(criterion)
         number = None if agent is None else check_agent(agent, self.labels)
         conditioned, rest = self._conditioned_for(method, given_in(options, PosteriorKeywords, "suggest"))
-        lists = [conditioned.checked(one) for one in candidate_lists(candidates, number, self.agents)]
+        at_time = rest.pop("at_time", None)
+        lists = [conditioned.checked(one, at_time) for one in candidate_lists(candidates, number, self.agents)]
         places = Candidates.of(lists, number, self.agents)
         joint = conditioned.known_jointly(places.places, method, agent=number, **rest)
         chosen = places.chosen(joint, criterion, int(n))
@@ -1041,8 +1327,9 @@ class Fleet:
 
         grid: how many points along the two inputs.
         box: the lowest first and second input, then the highest; by default those of the data.
-        at: a value for each other input, {"day": 5}; a date where an input is a time.
+        at: a value for each other input, {"depth": 5}. That of the time is at_time, by default now.
         within: cells farther than this many length-scales from all observations are left out; inf keeps all of them.
+            Observations count that are at most one length-scale of the time away.
         mask: which cells to predict: a function of points (T, D), an array over the second and the first input, or a
             DataArray over both, whose nearest cell counts. 0, False, NaN and places outside leave a cell out.
         method, observed, agent, options: as for `predict`.
@@ -1055,7 +1342,7 @@ class Fleet:
         ({'x2': 4, 'x1': 5}, 8)
         """
         snapshot = self.snapshot(options.get("theta"))
-        layout = grid_of(snapshot, grid, box, at)
+        layout = grid_of(snapshot, grid, box, at, options.pop("at_time", None))
         check_names(layout, self.target)
         cells = layout.cells
         chosen, status = chosen_cells(snapshot, layout, within, mask)
@@ -1080,7 +1367,7 @@ class Fleet:
         s: Any = None,
         agent: AgentName | None = None,
         level: float = LEVEL,
-        **options: Unpack[PredictKeywords],
+        **options: Unpack[ScoreKeywords],
     ) -> Scores:
         """Score the fleet's predictions of observations that it has not seen.
 
@@ -1102,7 +1389,7 @@ class Fleet:
         >>> scores.rows, scores.rmse < 0.2, scores.msll < -1.0, len(scores.answers)
         (100, True, True, 4)
         """
-        given_in(options, PredictKeywords, "score")
+        given_in(options, ScoreKeywords, "score")
         instead = "Score observations that may be known to all by score(X, y), or use calibrate, which reports coverage"
         if y is None:
             refuse_queries(self.private, "score with agents' own rows", instead)

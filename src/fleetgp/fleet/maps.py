@@ -15,7 +15,7 @@ from fleetgp.consensus.agreements import agree_on_coordinates
 from fleetgp.consensus.reductions import Alone
 from fleetgp.data.dataset import corners
 from fleetgp.data.suspicions import LONGITUDE_NAMES
-from fleetgp.data.times import format_value, numbers_of_times, time_unit_of
+from fleetgp.data.times import Moment, format_time, format_value, moment, time_unit_of
 from fleetgp.data.transforms import coordinate_facts, names_of
 from fleetgp.errors import InputError, shortened, unknown_name
 from fleetgp.fleet.conditioned import describe_extrapolation
@@ -60,11 +60,16 @@ class Grid:
 
 
 def grid_of(
-    snapshot: ModelSnapshot, counts: Sequence[int], box: Sequence[float] | None, at: Mapping[str, Any] | None = None
+    snapshot: ModelSnapshot,
+    counts: Sequence[int],
+    box: Sequence[float] | None,
+    at: Mapping[str, Any] | None = None,
+    at_time: Moment | None = None,
 ) -> Grid:
     """Make a grid over the two inputs that have no value in `at`.
 
     counts: points along each.  box: the lowest first and second of these inputs, then the highest; None for the data's.
+    at_time: the value of the time; None for now, where more than two inputs have no value.
 
     >>> from fleetgp import Fleet
     >>> data = [([[0.0, 7.0, 1.0], [2.0, 9.0, 5.0]], [0.0, 1.0])]
@@ -77,6 +82,11 @@ def grid_of(
         raise InputError(f'at: expected the values of other inputs by name, {{"day": 5}}, got {shortened(at)}')
     names = names_of(snapshot.inputs, snapshot.shards.dimension)
     fixed = {name: _value(name, value, names, snapshot.units) for name, value in (at or {}).items()}
+    time = snapshot.time
+    if at_time is not None and time in fixed:
+        raise InputError(f"at_time: {time!r} has a value in at already: leave one of them out")
+    if at_time is not None or (time is not None and time not in fixed and len(names) - len(fixed) > 2):
+        fixed[str(time)] = snapshot.moment(at_time)
     left = [d for d, name in enumerate(names) if name not in fixed]
     if len(left) != 2:
         got = f"{len(left)} ({', '.join(names[d] for d in left)})" if left else "none"
@@ -135,11 +145,9 @@ def _value(name: str, value: Any, names: Sequence[str], units: Mapping[str, str]
     """Return the value of an input as a number; a caller may give a date where the input is a time."""
     if name not in names:
         raise unknown_name("input in at", name, names)
-    unit = time_unit_of(units.get(name))
-    if unit is not None and isinstance(value, str | date | np.datetime64):
-        given = value if isinstance(value, str) else str(np.array(value, dtype="datetime64[us]"))
-        return float(numbers_of_times(np.array([given], dtype=object), unit, f"at: {name}")[0])
-    if unit is None and isinstance(value, str | date | np.datetime64):
+    if time_unit_of(units.get(name)) is not None:
+        return moment(value, units[name], f"at: {name}")
+    if isinstance(value, str | date | np.datetime64):
         raise InputError(f"at: expected a number for {name}, which is no time, got {value!r}")
     check_number(f"at: {name}", value)
     return float(value)
@@ -155,7 +163,10 @@ def check_within(within: object, name: str = "within") -> None:
 
 
 def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolArray:
-    """Return (T,) which cells lie within this many length-scales of an observation; infinity keeps all cells."""
+    """Return (T,) which cells lie within this many length-scales of an observation; infinity keeps all cells.
+
+    Observations count that are at most one length-scale of the time away: a map of the near future is a forecast.
+    """
     from scipy.spatial import cKDTree
 
     check_within(within)
@@ -172,8 +183,16 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
     places = coordinates.places(np.concatenate([own.inputs for own in snapshot.shards]))
     theta = snapshot.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
-    distance, _ = cKDTree(places / scales).query(coordinates.places(cells) / scales)
-    return np.asarray(distance <= within)
+    rows, asked = places / scales, coordinates.places(cells) / scales
+    if snapshot.inputs is None or snapshot.time is None or within == np.inf:
+        return np.asarray(cKDTree(rows).query(asked)[0] <= within)
+    axis, near = list(snapshot.inputs).index(snapshot.time), np.zeros(len(cells), dtype=bool)
+    for moment_asked in np.unique(asked[:, axis]):
+        recent, then = np.abs(rows[:, axis] - moment_asked) <= 1.0, asked[:, axis] == moment_asked
+        if recent.any():
+            tree = cKDTree(np.delete(rows[recent], axis, axis=1))
+            near[then] = tree.query(np.delete(asked[then], axis, axis=1))[0] <= within
+    return near
 
 
 def cells_in_mask(grid: Grid, mask: Mask) -> BoolArray:
@@ -328,4 +347,6 @@ def map_dataset(
             coordinates[key] = (), shown_axis(points, np.array([grid.fixed[name]]), name)[0], facts_of_name
     agents = "1 agent" if len(snapshot.shards) == 1 else f"{len(snapshot.shards)} agents"
     title = {"Conventions": "CF-1.8", "title": f"{target}, predicted by a fleet of {agents}", "source": "FleetGP"}
+    if snapshot.time in grid.fixed:
+        title["map_time"] = format_time(grid.fixed[str(snapshot.time)], snapshot.units.get(str(snapshot.time)))
     return xarray().Dataset(variables, coords=coordinates, attrs={**title, **facts})

@@ -23,7 +23,7 @@ from fleetgp.fleet.training import reported, training_options
 from fleetgp.graph import as_topology
 from fleetgp.kernels.stationary import Kernel
 from fleetgp.model.observations import Observations
-from fleetgp.options import KERNEL, ModelOptions, PredictKeywords, TrainKeywords
+from fleetgp.options import ModelOptions, PredictKeywords, TrainKeywords
 from fleetgp.prediction import Prediction
 from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, training_method
@@ -63,17 +63,18 @@ class Outputs:
         normalize: bool = ModelOptions.normalize,
         mean: MeanName = ModelOptions.mean,
         coordinates: CoordinatesName = ModelOptions.coordinates,
-        kernel: str | Kernel = KERNEL,
+        kernel: str | Kernel | None = None,
         noise: NoiseName = None,
         robust: bool = False,
         private: PrivateRows | None = None,
         seed: int = 0,
         inputs: Sequence[str] | None = None,
+        time: str | None = None,
         backend: BackendName = "in-process",
         workers: int | None = None,
         address: str | None = None,
     ) -> None:
-        if not isinstance(kernel, str | Kernel) or kernel == "auto":
+        if not isinstance(kernel, str | Kernel | None) or kernel == "auto":
             raise InputError(f"kernel: expected one for all outputs, got {shortened(kernel)}: choose one")
         by_target, names = check_outputs(shards, targets, inputs)
         every = InMemory(Observations.joined(own) for own in zip(*by_target.values(), strict=True))
@@ -82,7 +83,7 @@ class Outputs:
         self._backend = chosen_backend(backend, every, self.graph, workers, address)
         model: dict[str, Any] = {"normalize": normalize, "mean": mean, "coordinates": coordinates, "kernel": kernel}
         model |= {"seed": seed, "inputs": names, "private": private, "backend": self._backend}
-        model |= {"noise": noise, "robust": robust}
+        model |= {"noise": noise, "robust": robust, "time": time}
         self.fleets = {
             target: Fleet([one.as_given for one in own], self.graph, **model) for target, own in by_target.items()
         }

@@ -52,9 +52,11 @@ class FleetPredictor(Protocol):
 
 
 def renew(cache: PredictionCache, snapshot: ModelSnapshot, options: PredictionOptions) -> None:
-    """Prepare the cache for another snapshot: clear it, unless the snapshot only has more rows."""
-    if cache.last is None or cache.last[1] != options or not snapshot.grown_from(cache.last[0]):
+    """Prepare the cache for another snapshot: clear it, unless only the rows have changed."""
+    if cache.last is None or cache.last[1] != options or not snapshot.same_model(cache.last[0]):
         cache.clear()
+    else:
+        cache.replace(snapshot.replaced_since(cache.last[0]))
     cache.last = snapshot, options
 
 
@@ -78,7 +80,9 @@ class Predictor:
         """The moments that dec-full-gp last agreed on with engine="auto", and (M,) how many rows they include."""
         options = PredictionOptions(seed=self.snapshot.seed)
         known = self.cache.shared.get(prediction_method("dec-full-gp").agreement_key(options))
-        return None if known is None or known.value.moments is None else (known.value.moments, known.rows)
+        if known is None or known.value.moments is None or -1 in known.rows:
+            return None
+        return known.value.moments, known.rows
 
     def predict(self, question: Question, network: Network | None = None) -> Prediction:
         return joined([block for _, block in self.predict_in_blocks(question, network)])
@@ -106,7 +110,7 @@ class Predictor:
         if method.decentralized not in self._conditioned:
             thetas, engine = np.tile(theta, (len(snapshot.shards), 1)), (options.engine, options.n_neighbours)
             result = self.cache.conditioned(snapshot.shards, snapshot.kernel, thetas, view, *engine, snapshot.names)
-            result.sent = snapshot.sent
+            result.sent, result.kept = snapshot.sent, snapshot.kept
             self._conditioned[method.decentralized] = result
         return self._conditioned[method.decentralized]
 
@@ -129,11 +133,13 @@ class Predictor:
     def _previous(self, network: Network, method: PredictionMethod, known: CacheEntry | None) -> PreviousState | None:
         """Return the state from the agents' last agreement, or from the training."""
         snapshot = self.snapshot
-        if known is None and snapshot.moments is not None and method.takes_moments(central=snapshot.central):
+        trained = snapshot.moments is not None and method.takes_moments(central=snapshot.central)
+        if trained and (known is None or -1 in known.rows):
             known = CacheEntry(SharedState(moments=snapshot.moments), 0, snapshot.trained)
         if known is None:
             return None
-        return PreviousState(known.value, [known.rows[i] for i in network.hosted], known.rows == snapshot.rows)
+        own, grown = [known.rows[i] for i in network.hosted], -1 not in known.rows
+        return PreviousState(known.value, own, known.rows == snapshot.rows, grown)
 
 
 def agree_on_model(
@@ -195,6 +201,7 @@ def calibrate_hosted(
     view, theta = agree_on_model(network, snapshot, method, options)
     units = model_units(snapshot.kernel, view.coordinates, snapshot.shards.dimension)
     shards, of_model = snapshot.shards.moved(view.coordinates).load(), theta / units
-    fleet = Fleetwide(shards, snapshot.kernel, of_model, view.scaling, snapshot.sent)
+    kept = tuple(one.at(view.coordinates) for one in snapshot.kept)
+    fleet = Fleetwide(shards, snapshot.kernel, of_model, view.scaling, snapshot.sent, kept)
     with translate_theta_errors(units=units, names=snapshot.names):
         return calibrated(fleet, network, method, options, holding)

@@ -36,8 +36,10 @@ def check_agent(agent: object, labels: Sequence[str] | int) -> int:
     raise InputError(f"agent must lie between 0 and {count - 1}, got {shortened(agent)}")
 
 
-def cells_as_frame(data: Any, inputs: Sequence[str] | None) -> Any:
+def cells_as_frame(data: Any, inputs: Sequence[str] | None, time: str | None = None) -> Any:
     """Return the cells of an xarray Dataset or DataArray as a data frame of the inputs; anything else as it is.
+
+    time: the input that may be missing.
 
     There is a row for each combination along the axes of the inputs, in the order of the data's axes, the last fastest.
     """
@@ -46,8 +48,9 @@ def cells_as_frame(data: Any, inputs: Sequence[str] | None) -> Any:
     kind = type(data).__name__
     if inputs is None:
         raise InputError(f"queries: a {kind} needs a fleet whose inputs have names: Fleet(.., inputs=[..])")
-    missing = [name for name in inputs if name not in data.coords and name not in getattr(data, "data_vars", ())]
-    if missing:
+    here = {*data.coords, *getattr(data, "data_vars", ())}
+    inputs = [name for name in inputs if name in here or name != time]
+    if missing := [name for name in inputs if name not in here]:
         raise InputError(
             f"queries: expected a {kind} with the coordinates {', '.join(inputs)}, got "
             f"{', '.join(map(str, data.coords)) or 'none'}: add {missing[0]!r}"

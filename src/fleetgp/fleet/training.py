@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 
 from fleetgp.data.dataset import Dataset
+from fleetgp.data.transforms import View
 from fleetgp.engines.base import translate_theta_errors
 from fleetgp.errors import InputError, NothingToLearnError, WorkerLostError
 from fleetgp.fleet.shards import check_starts
-from fleetgp.fleet.snapshot import held_by
+from fleetgp.fleet.snapshot import ModelSnapshot, held_by
 from fleetgp.io.survey import report_passes_to
 from fleetgp.kernels.expression import Kernels
+from fleetgp.linalg.threads import side_by_side
+from fleetgp.model.observations import Observations
 from fleetgp.progress import Listener, Progress, listening
 from fleetgp.training import Fit, TrainingMethod, TrainingOptions
 from fleetgp.training.constraints import ParameterConstraints
+from fleetgp.training.drift import Drift, TrainingNeed, judge, keys_of, new_among, score, search_box
 from fleetgp.training.options import preset_options
 from fleetgp.training.reporting import TrainingProgress
 
@@ -93,3 +97,19 @@ def note_sample(fit: Fit, data: Dataset, before: Fit | None) -> Fit:
     if not len(held):
         return fit
     return replace(fit, drawn=np.array(list(map(len, data))), held=held)
+
+
+def training_need(snapshot: ModelSnapshot, trained: Dataset, fit: Fit) -> TrainingNeed:
+    """Score the rows of each agent that are not among those that the fit is of, and decide by all of them."""
+    if not (snapshot.shards.in_memory and trained.in_memory):
+        raise InputError("needs_training scores rows, and these are in files: give the fleet the rows themselves")
+    view, noises = View(fit.scaling, fit.coordinates), snapshot.kernel.noise_count
+    box = search_box(fit.known, snapshot.names, fit.noise_floor, noises)
+
+    def one(pair: tuple[Observations, Observations]) -> Drift:
+        data, before = pair
+        new = new_among(data, keys_of(before))
+        return score(Drift(), data.rows(~new), data.rows(new), snapshot.kernel, snapshot.mean_theta, view, box)
+
+    parts = side_by_side(one, list(zip(snapshot.shards, trained, strict=True)))
+    return judge(parts, sum(snapshot.shards.counts))

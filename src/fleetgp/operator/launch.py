@@ -38,7 +38,7 @@ state = "state"             # folder for checkpoints, observed rows and logs
 [training]
 method = "{training}"
 retrain_on_membership_change = true   # when agents leave or come
-again_after = 0             # when there are this many new rows; 0: with `fleetgp retrain` only
+again_after = "when-needed" # when new rows say that theta no longer fits; or a number of new rows; 0: on command
 {training_options}
 [prediction]
 method = "{prediction}"

@@ -147,6 +147,7 @@ class Collector:
                 for (a, b), state in links.items()
             },
             "parts": parts,
+            "time": next((_time(one.state) for one in contacts.values() if one.state.get("time")), {}),
             "kinds": _kinds(contacts.values()),
             "totals": {
                 "bytes": int(self.all_bytes),
@@ -246,6 +247,11 @@ class Collector:
 
 def _between(a: str, b: str, contacts: Mapping[str, Contact]) -> int:
     return sum(int(contacts[one].state.get("sent", {}).get(other, 0)) for one, other in ((a, b), (b, a)))
+
+
+def _time(state: Mapping[str, Any]) -> dict[str, str]:
+    """The input that is the time, and its units."""
+    return {name: state["time"][name] for name in ("input", "units")}
 
 
 def _kinds(contacts: Any) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fleetgp.arrays import Array, BoolArray
+from fleetgp.data.times import format_time
 from fleetgp.errors import FleetGPError, NetworkError
 from fleetgp.page.events import Contact
 
@@ -83,6 +84,28 @@ def axes_of(places: Sequence[Mapping[str, Sequence[float]]], lengths: Sequence[f
     flat = high - low <= 1e-9 * np.maximum(1.0, np.abs(high))
     low, high = low - 0.5 * flat, high + 0.5 * flat
     return MapAxes(tuple(low.tolist()), tuple(high.tolist()), tuple(lengths))
+
+
+def values_at(
+    axes: MapAxes, inputs: Sequence[str], chosen: Sequence[float], times: Sequence[Mapping[str, Any]]
+) -> tuple[tuple[float, ...], str]:
+    """Return the values of the inputs after the second, and the time of the map in words.
+
+    chosen: by the viewers; without it the time is now, and others are in the middle of the data.
+    times: what agents know of the time. Without any, or with the time along an axis of the map, there are no words.
+
+    >>> time = {"input": "day", "units": "days since 1970-01-01", "now": 18632.5}
+    >>> values_at(MapAxes((0.0, 0.0, 18628.0), (1.0, 1.0, 18632.0)), ("lon", "lat", "day"), (), [time])
+    ((18632.5,), '2021-01-05 12:00 UTC')
+    """
+    at = list(chosen or [0.5 * (low + high) for low, high in zip(axes.low[2:], axes.high[2:], strict=True)])
+    time = max(times, key=lambda one: float(one["now"]), default=None)
+    if time is None or time["input"] not in inputs[2:]:
+        return tuple(at), ""
+    number = list(inputs[2:]).index(time["input"])
+    if not chosen:
+        at[number] = float(time["now"])
+    return tuple(at), format_time(at[number], time["units"])
 
 
 @dataclass
@@ -330,7 +353,8 @@ class Mapper:
     def _draw(self, axes: MapAxes, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
         self._asking, self._next = True, None
         fleet = self._fleet
-        at = fleet.chosen.at or tuple(0.5 * (a + b) for a, b in zip(axes.low[2:], axes.high[2:], strict=True))
+        times = [one.state["time"] for one in fleet.contacts().values() if not one.trouble and one.state.get("time")]
+        at, moment = values_at(axes, fleet.facts.inputs, fleet.chosen.at, times)
         points = axes.points(shape, at)
         before, began = fleet.collector.frames, time.monotonic()
         answers = [fleet.question(points[start : start + BLOCK].tolist()) for start in range(0, len(points), BLOCK)]
@@ -350,6 +374,7 @@ class Mapper:
             "took_part": [name for name in last["members"] if any(answer["said"].get(name) for answer in answers)],
             "missing": last["missing"],
             "fine": shape == axes.fine,
+            **({"time": moment} if moment else {}),
         }
         fleet.post_map(field_of(axes, shape, whole), about)
         self._shown, self._fine, self._problem, self._failures = key, shape == axes.fine, "", 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from fleetgp.arrays import Array
@@ -19,7 +19,10 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """What agents have agreed on, the rounds that it took, and (M,) how many rows each had."""
+    """What agents have agreed on, the rounds that it took, and (M,) how many rows each had.
+
+    -1 stands for rows of which some are no longer there.
+    """
 
     value: Any
     rounds: int
@@ -29,8 +32,8 @@ class CacheEntry:
 class PredictionCache:
     """One for all predictions of a fleet, of a worker's group or of an agent.
 
-    Rows that come after the old ones are added to the posteriors that there are, and to what was agreed on; with
-    another model, kernel or engine all is computed again.
+    Rows that come after the old ones are added to the posteriors that there are, and to what was agreed on. Where rows
+    have gone, the posterior of their agent is recomputed. With another model, kernel or engine all is recomputed.
 
     shared: what was agreed on, by what it is for, also when there were fewer rows. It is the same at every agent.
     last: what it was last used for, a snapshot with options.  remote: what the workers of a cluster hold of it.
@@ -50,6 +53,15 @@ class PredictionCache:
         """Forget what was agreed on; posteriors are forgotten where the next question has others."""
         self.shared, self.remote = {}, None
 
+    def replace(self, agents: Collection[int]) -> None:
+        """Note that these agents have others than the rows of which something was agreed on."""
+        if not agents:
+            return
+        self.remote = None
+        for key, entry in self.shared.items():
+            rows = tuple(-1 if agent in agents else count for agent, count in enumerate(entry.rows))
+            self.shared[key] = replace(entry, rows=rows)
+
     def conditioned(
         self,
         shards: Dataset,
@@ -60,15 +72,21 @@ class PredictionCache:
         n_neighbours: int = NEIGHBOURS,
         names: Sequence[str] | None = None,
     ) -> Conditioned:
-        """The agents at this model: those of the last time, with the rows that have come, if nothing else changed."""
+        """The agents at this model: those of the last time, if the model is the same.
+
+        Then only agents whose rows have changed are conditioned again.
+        """
         model = (kernel, thetas.shape, thetas.tobytes(), view, engine, n_neighbours)
-        more = None if self._data is None else shards.added_since(self._data)
-        if self._conditioned is None or model != self._model or more is None:
+        changes = {} if self._data is None else shards.changes_since(self._data)
+        replaced = sum(rows is None for rows in changes.values())
+        if self._conditioned is None or model != self._model or replaced == len(shards):
             self._conditioned = None  # before the next one needs the memory
             self._conditioned = Conditioned(shards, kernel, thetas, view, engine, n_neighbours, names)
         else:
-            for i, rows in enumerate(more):
-                if len(rows):
+            for i, rows in changes.items():
+                if rows is None:
+                    self._conditioned.replace(i, shards[i])
+                else:
                     self._conditioned.append(i, rows)
         self._data, self._model = shards, model
         return self._conditioned

@@ -57,6 +57,7 @@ from fleetgp.prediction.calibration import (
 )
 from fleetgp.prediction.conditioned import Conditioned, SentGroups
 from fleetgp.prediction.groups import Groups
+from fleetgp.prediction.kept import KeptGroups
 from fleetgp.prediction.methods import PredictionMethod, SharedState
 from fleetgp.prediction.results import Prediction
 
@@ -72,7 +73,8 @@ FEW, FOLDS_OF_FEW = 100, 20
 class Fleetwide:
     """The hosted agents with what they all agree on: theta (P,) in the units of the data, and the scaling.
 
-    sent: the rows of the groups that they have sent.
+    sent: the rows of the groups that they have sent.  kept: groups of rows that they have forgotten, in the model's
+    coordinates.
     """
 
     shards: Sequence[Observations]
@@ -80,13 +82,14 @@ class Fleetwide:
     theta: Array
     scaling: Scaling
     sent: SentGroups = field(default_factory=dict)
+    kept: Sequence[KeptGroups] = ()
 
     def conditioned(self, hide: Sequence[BoolArray], options: PredictionOptions) -> Conditioned:
         """On the rows that are not hidden."""
         rest = InMemory(own.rows(~mask) for own, mask in zip(self.shards, hide, strict=True))
         thetas = np.tile(self.theta, (len(rest), 1))
         result = Conditioned(rest, self.kernel, thetas, View(self.scaling), options.engine, options.n_neighbours)
-        result.sent = self.sent
+        result.sent, result.kept = self.sent, self.kept
         return result
 
 

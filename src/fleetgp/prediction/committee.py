@@ -133,10 +133,11 @@ class Committee(PredictionMethod):
         if self.aggregation.grouped:
             h = Hyperparameters.from_theta(conditioned.thetas[0])
             before = None if previous is None else previous.state.groups
-            sent = [conditioned.sent.get(agent, before[agent].members if before else ()) for agent in network.hosted]
-            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent)
+            sent = [conditioned.sent.get(agent, before[agent].of_rows if before else ()) for agent in network.hosted]
+            kept = conditioned.forgotten()
+            groups = agree_on_groups(network, conditioned.shards, conditioned.kernel, h, options, before, sent, kept)
             for agent, old in zip(network.hosted, sent, strict=True):
-                conditioned.sent[agent] = with_earlier(groups[agent].members, old)
+                conditioned.sent[agent] = with_earlier(groups[agent].of_rows, old)
             return SharedState(groups=groups)
         if not self.aggregation.augmented:
             return SharedState()
@@ -152,9 +153,11 @@ class Committee(PredictionMethod):
         """With the options.
 
         A fleet of one agent answers with its posterior, whatever the method, unless it holds groups of agents that are
-        away; and where no agent has enough rows for a group, each has its own rows alone.
+        away, or of rows that it has forgotten. Where no agent has enough rows for a group, each has its own rows alone.
         """
-        if query.network.agents == 1 and not any(map(len, query.shared.groups[1:])):
+        own, away = query.shared.groups[:1], query.shared.groups[1:]
+        nothing_more = not any(map(len, away)) and not any(one.without_rows.any() for one in own)
+        if query.network.agents == 1 and nothing_more:
             return POE
         if self.aggregation.grouped and not any(map(len, query.shared.groups)):
             return RBCM

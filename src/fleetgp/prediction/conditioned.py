@@ -23,6 +23,7 @@ from fleetgp.linalg.threads import side_by_side
 from fleetgp.model.hyperparameters import Hyperparameters
 from fleetgp.model.observations import Observations
 from fleetgp.prediction.groups import Groups, all_of, as_observed
+from fleetgp.prediction.kept import KeptGroups, KeptInModel
 from fleetgp.prediction.posteriors import Extensions, Marginals, Posteriors, Room, chunks
 from fleetgp.prediction.reach import Reach
 
@@ -38,6 +39,7 @@ class Conditioned:
     them.  names: of the hyperparameters, for errors.
     It knows no network: what other agents sent comes with each call, and what was computed from it is kept until
     they send something else. `hosted` are the agents' numbers in the network, for the draws of samples and errors.
+    kept: the groups of rows that they have forgotten, as a user has them; empty if there are none.
     """
 
     def __init__(
@@ -67,15 +69,29 @@ class Conditioned:
         self._room = Room()
         self._kept: dict[str, Posteriors] = {}
         self._extended: Extensions | None = None
+        self._replaced: set[int] = set()  # whose part of the extensions is of other rows
         self.sent: SentGroups = {}
+        self.kept: Sequence[KeptGroups] = ()
         self._exact: tuple[FleetMoments, Posterior] | None = None
 
     def in_user_units(self) -> AbstractContextManager[None]:
         """Errors about theta from within, as the user would say it."""
         return translate_theta_errors(units=self._units, names=self._names)
 
+    def replace(self, i: int, data: Observations) -> None:
+        """Other observations of one agent, as a user has them: nothing is recomputed for any other."""
+        self.shards = self.shards.replaced(i, self.view.of(data))
+        if self.kernel.noise_model.robust:
+            self.shards = self.shards.replaced(i, self._weighed(i))
+        for role in ("own", "weighted"):
+            if role in self._kept:
+                self._kept[role].renew(i, self.shards[i])
+        if "reach" in self.__dict__:
+            self.reach.renew(i, self.shards[i].inputs)
+        self._replaced.add(i)
+
     def append(self, i: int, more: Observations) -> None:
-        """More observations of one agent, as a user has them: nothing is computed anew for any other.
+        """More observations of one agent, as a user has them: nothing is recomputed for any other.
 
         What joins an agent's data with the samples of all agents stays for as long as these do.
         """
@@ -83,7 +99,7 @@ class Conditioned:
         self.shards = self.shards.grown(i, scaled)
         robust = self.kernel.noise_model.robust
         if robust:
-            self.shards = InMemory(self._weighed(i) if i == j else own for j, own in enumerate(self.shards))
+            self.shards = self.shards.replaced(i, self._weighed(i))
         for role in ("own", "weighted"):
             if role in self._kept and robust:  # old rows have other weights
                 self._kept[role].renew(i, self.shards[i])
@@ -94,7 +110,7 @@ class Conditioned:
         if self._extended is not None and robust:
             self._extended.release()
             self._extended = None
-        elif self._extended is not None:
+        elif self._extended is not None and i not in self._replaced:
             self._extended.grow(i, Observations.joined([self._extended.data[i], scaled]))
 
     def _noise(self, data: Observations, theta: Array) -> Array:
@@ -136,11 +152,13 @@ class Conditioned:
         return self._of("augmented", data, hosted, self.thetas)
 
     def grouped(self, hosted: Sequence[int], groups: Sequence[Groups]) -> Posteriors:
-        """f | D_i and the groups of the others."""
-        data = [
-            Observations.joined([*all_of([one for j, one in enumerate(groups) if j != i], own), as_observed(own)])
-            for own, i in zip(self.shards, hosted, strict=True)
-        ]
+        """f | D_i, the groups of the others, and the agent's own ones of rows that it has forgotten."""
+        data = []
+        for own, i in zip(self.shards, hosted, strict=True):
+            mine = groups[i].rows(groups[i].without_rows) if groups[i].without_rows.any() else None
+            others = [mine if j == i else one for j, one in enumerate(groups)]
+            every = all_of([one for one in others if one is not None], own)
+            data.append(Observations.joined([*every, as_observed(own)]))
         return self._of("grouped", data, hosted, self.thetas, kernel=self._known_noise)
 
     def of_groups(self, groups: Sequence[Groups]) -> tuple[Posteriors, IntArray]:
@@ -149,6 +167,22 @@ class Conditioned:
         data = [Observations.joined(list(all_of(groups, self.shards[0])))] * len(distinct)
         posteriors = self._of("groups", data, [None] * len(distinct), distinct, kernel=self._known_noise, fewer=2)
         return posteriors, which.ravel()
+
+    def forgotten(self) -> list[KeptInModel]:
+        """The groups of rows that the hosted agents have forgotten; empty if there are none at all."""
+        if not any(map(len, self.kept)):
+            return []
+        noise, pairs = self.kernel.noise_model, zip(self.kept, self.shards, self.thetas, strict=True)
+        return [
+            KeptInModel(
+                one.at(self.view.coordinates),
+                self.scaling,
+                self.kernel,
+                Hyperparameters.from_theta(theta),
+                int(noise.group(own.rows(slice(1)))[0]),
+            )
+            for one, own, theta in pairs
+        ]
 
     @cached_property
     def _known_noise(self) -> Kernel:
@@ -212,6 +246,10 @@ class Conditioned:
                 kept.release()
             rest = [without(shard, samples[i]) for shard, i in zip(self.shards, hosted, strict=True)]
             kept = self._extended = Extensions(pool, rest, hosted, self.thetas[0], self.kernel, self._room)
+            self._replaced = set()
+        while self._replaced:
+            i = self._replaced.pop()
+            kept.renew(i, without(self.shards[i], samples[hosted[i]]))
         return kept
 
     @property
@@ -252,8 +290,8 @@ class Conditioned:
         fewer: int = 1,
     ) -> Posteriors:
         kept = self._kept.get(role)
-        more = None if kept is None else InMemory(data).added_since(InMemory(kept.data))
-        if kept is None or more is None:
+        changes = {} if kept is None else InMemory(data).changes_since(InMemory(kept.data))
+        if kept is None or len(kept.data) != len(data):
             if kept is not None:
                 kept.release()
             neighbours = -(-self._n_neighbours // fewer)
@@ -271,8 +309,11 @@ class Conditioned:
                 self._room,
                 self._priors,
             )
-        for i, rows in enumerate(more or ()):
-            if len(rows):
+            return kept
+        for i, rows in changes.items():
+            if rows is None:
+                kept.renew(i, data[i])
+            else:
                 kept.grow(i, data[i])
         return kept
 

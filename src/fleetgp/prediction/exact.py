@@ -80,6 +80,7 @@ class Exact(PredictionMethod):
         previous: PreviousState | None = None,
     ) -> SharedState:
         shards, theta = conditioned.shards, conditioned.thetas[0]  # all agents have the same, where it matters
+        previous = None if previous is None or not previous.grown else previous
         if self.decentralized:
             refuse_rough(conditioned.kernel, options.engine)
             return SharedState(moments=_moments(network, shards, theta, previous))

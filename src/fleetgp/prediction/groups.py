@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -65,7 +66,7 @@ class Groups:
     counts: (G,) rows.  places: (G, D) their mean.  scatters: (G, D, D) their covariance; beyond three inputs (G, 1, 1)
     the trace of it, in units of the length-scales.
     values: (G,) their weighted mean.  variances: (G,) of its error.
-    members: the rows of each, which only the agent itself knows.
+    members: the rows of each, which only the agent itself knows; none of a group whose rows it has forgotten.
     """
 
     counts: Array
@@ -126,8 +127,25 @@ class Groups:
         return np.asarray(np.sqrt(squares.sum(axis=1)))
 
     def rows(self, chosen: BoolArray) -> Groups:
-        """Some of them, without their members."""
-        return Groups.unpacked(self.packed[chosen], self.dimension)
+        """Some of them."""
+        members = tuple(rows for rows, own in zip(self.members, chosen, strict=False) if own)
+        return replace(Groups.unpacked(self.packed[chosen], self.dimension), members=members)
+
+    def plus(self, other: Groups) -> Groups:
+        """These and others of the same agent, with their members."""
+        packed, members = np.concatenate([self.packed, other.packed]), (*self.members, *other.members)
+        order = order_of(packed, self.dimension)
+        return replace(Groups.unpacked(packed, self.dimension), members=tuple(members[i] for i in order))
+
+    @property
+    def of_rows(self) -> tuple[IntArray, ...]:
+        """The members of the agent's own groups, without those whose rows it has forgotten."""
+        return tuple(rows for rows in self.members if len(rows))
+
+    @property
+    def without_rows(self) -> BoolArray:
+        """(G,) which of the agent's own groups are of rows that it has forgotten."""
+        return np.array([not len(rows) for rows in self.members], dtype=bool)
 
     def change(self, old: Groups) -> tuple[IntArray, Array]:
         """What makes these of others: the positions of those that go, and the groups that are new, as they travel."""
@@ -304,11 +322,16 @@ def _described(data: Observations, rows: IntArray, noise: Array, kernel: Kernel,
         scatter = (weights[:, None] * apart).T @ apart
         points = sigma_points(place[None], scatter[None])[0]
     if len(rows) > 1:
-        own += _missed(places, weights, points, kernel, h)
-    return np.concatenate([[len(rows)], place, scatter[scatter_entries(dimension)], [weights @ values, own]])
+        own += missed(places, weights, points, kernel, h)
+    return packed_group(len(rows), place, scatter, float(weights @ values), own, dimension)
 
 
-def _missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyperparameters) -> float:
+def packed_group(count: float, place: Array, scatter: Array, value: float, variance: float, dimension: int) -> Array:
+    """One group as it travels."""
+    return np.concatenate([[count], place, scatter[scatter_entries(dimension)], [value, variance]])
+
+
+def missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyperparameters) -> float:
     """The variance of the difference between the weighted mean of f over the rows and its mean over the points."""
     some = slice(None, None, -(-len(places) // MOST_ROWS))
     share = weights[some] / weights[some].sum()
@@ -318,6 +341,17 @@ def _missed(places: Array, weights: Array, points: Array, kernel: Kernel, h: Hyp
 
 
 # ---- agreement -------------------------------------------------------------------------------------------------------
+
+
+class ForgottenGroups(Protocol):
+    """Groups of rows that an agent has forgotten; see `kept`."""
+
+    def counted(self, min_rows: int) -> IntArray:
+        """(LEVELS,) how many groups of each size there are."""
+
+    def of_size(self, size: int, min_rows: int) -> Groups:
+        """Groups of at least so many rows."""
+
 
 #: Bytes of a number as it travels.
 NUMBER = 8
@@ -333,25 +367,30 @@ def agree_on_groups(
     options: PredictionOptions,
     before: Sequence[Groups] | None = None,
     sent: Sequence[Sequence[IntArray]] | None = None,
+    kept: Sequence[ForgottenGroups] = (),
 ) -> tuple[Groups, ...]:
     """Every agent's groups at every agent, each once over each edge of the tree.
 
-    before: what all agents hold of the first rows; only groups that have changed are sent.
+    before: what all agents hold already; only groups that have changed are sent.
     sent: the rows of the groups that the hosted agents have sent, of this model or an earlier one, by any options.
+    kept: of the hosted agents, those of rows that they have forgotten; none for none.
     """
     dimension = shards[0].dimension
-    if network.agents == 1:
-        return (Groups.none(dimension),)
+    if network.agents == 1:  # its rows need no groups
+        return (kept[0].of_size(options.min_rows, options.min_rows) if kept else Groups.none(dimension),)
     scales, _ = kernel.scales(h, dimension)
     with network.phase("groups"):
         places = [data.inputs / scales for data in shards]
         old = [Groups.none(dimension) if before is None else before[agent] for agent in network.hosted]
-        sent = [own.members for own in old] if sent is None else sent
-        size = size_that_fits(network, places, options, sent)
+        sent = [own.of_rows for own in old] if sent is None else sent
+        forgotten = [one.counted(options.min_rows) for one in kept]
+        size = size_that_fits(network, places, options, sent, forgotten=forgotten)
         own: list[Groups] = []
         parts: dict[str, list[Array]] = {"groups": [], "statistics": []}
         for data, where, known, whose in zip(shards, places, old, sent, strict=True):
             new = summarize(data, regrouped(where, size, options.min_rows, whose), kernel, h)
+            if kept:
+                new = new.plus(kept[len(own)].of_size(size, options.min_rows))
             gone, more = new.change(known)
             own.append(new)
             parts["groups"].append(more)
@@ -367,16 +406,19 @@ def size_that_fits(
     options: PredictionOptions,
     old: Sequence[Sequence[IntArray]],
     others: int = 0,
+    forgotten: Sequence[IntArray] = (),
 ) -> int:
     """How many rows a group has at least, so that all groups fit: min_rows, or 1.4, 2, 2.8, 4, .. times as many.
 
     Each agent counts its own groups of every size; one reduction adds them up. places: (A,) of the hosted agents' rows,
     in units of the length-scales.  old: the rows of the groups that they have sent.  others: how many groups there are
-    besides, of agents that are away.
+    besides, of agents that are away.  forgotten: (A, LEVELS) of the hosted agents, groups of forgotten rows.
     """
     sizes = group_sizes(options.min_rows).tolist()
-    counts = [[_count(own, size, options, sent) for size in sizes] for own, sent in zip(places, old, strict=True)]
-    return rows_per_group(network, np.array(counts, dtype=float), options, places[0].shape[1], others)
+    counts = np.array([[_count(own, n, options, some) for n in sizes] for own, some in zip(places, old, strict=True)])
+    if len(forgotten):
+        counts += np.stack(forgotten)
+    return rows_per_group(network, counts.astype(float), options, places[0].shape[1], others)
 
 
 def group_sizes(min_rows: int) -> IntArray:

@@ -62,14 +62,16 @@ class SharedState:
 
 @dataclass(frozen=True)
 class PreviousState:
-    """What was agreed on when the agents had fewer rows, or the same. rows: (A,) how many each hosted agent had.
+    """What was agreed on before. rows: (A,) how many rows each hosted agent had, -1 where some of these have gone.
 
-    unchanged: whether no agent of the fleet has more rows now.
+    unchanged: whether all agents of the fleet have the same rows now.  grown: whether all of them still have the rows
+    that they had, and perhaps more.
     """
 
     state: SharedState
     rows: Sequence[int]
     unchanged: bool
+    grown: bool = True
 
     def since(self, shards: Dataset) -> list[Observations]:
         """The rows that each hosted agent has received since."""

@@ -96,12 +96,17 @@ class Lazy(Generic[Item]):
         raise NotImplementedError
 
     def grow(self, i: int, data: Observations) -> None:
-        """All rows of one data set, the old ones first: its item is computed anew, from the one that there is."""
+        """All rows of one data set, the old ones first: its item is recomputed from the one that there is."""
         known = self._before.get(i) if self._kept[i] is None else self._kept[i]
         self.forget(i)
         self.data[i] = data
         if known is not None:
             self._before[i] = known
+
+    def renew(self, i: int, data: Observations) -> None:
+        """Other rows of one data set: its item is recomputed."""
+        self.forget(i)
+        self.data[i] = data
 
     def items(self, positions: Sequence[int]) -> list[Item]:
         missing = [i for i in positions if self._kept[i] is None]
@@ -175,10 +180,8 @@ class Posteriors(Lazy[Posterior]):
             self._experts[i].grow(data)
 
     def renew(self, i: int, data: Observations) -> None:
-        """Other observations of one."""
-        self.data[i] = data
+        super().renew(i, data)
         self._experts.pop(i, None)
-        self.forget(i)
 
     def at(self, queries: Array, wanted: BoolArray | None = None) -> Marginals:
         """Mean and variance at the queries (T, D); with `wanted` (n, T) only there, and the prior elsewhere."""

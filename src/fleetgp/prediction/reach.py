@@ -61,7 +61,7 @@ class Reach:
         self._trees = [scipy.spatial.cKDTree(x / scales) for x, scales in zip(inputs, self._scales, strict=True)]
 
     def renew(self, i: int, inputs: Array) -> None:
-        """All inputs of one agent, which has got more."""
+        """All inputs of one agent, whose rows have changed."""
         self._sizes[i], self._trees[i] = len(inputs), scipy.spatial.cKDTree(inputs / self._scales[i])
 
     def nearest(self, queries: Array, count: int) -> tuple[Array, IntArray]:

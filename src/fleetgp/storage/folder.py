@@ -9,13 +9,14 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 
+from fleetgp.arrays import IntArray
 from fleetgp.consensus import Status
 from fleetgp.consensus.agreements import check_mean
 from fleetgp.data.dataset import Dataset
@@ -23,13 +24,15 @@ from fleetgp.errors import FleetGPError, FleetGPWarning, InputError, shortened, 
 from fleetgp.files import check_place
 from fleetgp.fleet import Fleet
 from fleetgp.fleet.backends import BackendName
+from fleetgp.fleet.forgetting import Requests
 from fleetgp.fleet.shards import noise_model_of
 from fleetgp.graph import Graph, GraphSequence, Topology
 from fleetgp.kernels.composite import with_noise
 from fleetgp.kernels.expression import as_kernel
 from fleetgp.model.hyperparameters import check_theta
 from fleetgp.network import Ledger
-from fleetgp.prediction.conditioned import SentGroups
+from fleetgp.options import MemoryOptions
+from fleetgp.prediction.kept import KeptGroups
 from fleetgp.storage.model import Model, settings_of
 from fleetgp.storage.sections import (
     AGENTS,
@@ -187,15 +190,20 @@ def _write(model: Model, folder: Path) -> None:
             arrays |= {} if own.noise_std is None else {"deviations": own.noise_std}
             if groups := fleet.sent_groups.get(number):
                 arrays["groups"] = group_numbers(groups, len(own))
+            known: dict[str, Any] = {"groups": len(groups)} if groups else {}
+            if len(forgotten := fleet.kept_groups[number]):
+                arrays["kept"], known["kept"] = forgotten.packed, [sorted(some) for some in forgotten.requests]
+            if number in fleet.requests:
+                texts, numbers = np.unique(fleet.requests[number].astype(str), return_inverse=True)
+                arrays["requests"], known["requests"] = numbers.ravel().astype(float), texts.tolist()
             digest = save_arrays(folder / agent_file(number), arrays)
-            known = {"groups": len(groups)} if groups else {}
             agents.append({"name": name, "observations": len(own), **known, "sha256": digest})
     else:
         counts = fleet.data.counts
         agents += [{"name": name, "observations": n} for name, n in zip(model.agents, counts, strict=True)]
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "version": VERSION if any(agent.get("groups") for agent in agents) else _version(model),
+        "version": VERSION if any({"groups", "kept", "requests"} & {*one} for one in agents) else _version(model),
         "written_by": f"fleetgp {__version__}",
         "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "inputs": list(model.inputs),
@@ -209,6 +217,8 @@ def _write(model: Model, folder: Path) -> None:
         "agents": agents,
         "graph": [[[names[a], names[b]] for a, b in graph.edges.tolist()] for graph in graphs],
     }
+    if fleet.memory != MemoryOptions():
+        facts["memory"] = asdict(fleet.memory)
     if fleet.moments is not None:  # in the place of rows, or beside them, so that answers have the same bits
         kept = save_moments(folder, fleet.moments, fleet.data.summaries)
         facts["beside" if by_rows else "moments"] = kept
@@ -229,6 +239,8 @@ def _write(model: Model, folder: Path) -> None:
 def _version(model: Model) -> int:
     """The oldest version that reads the model correctly, if no groups were sent: an older one would make others."""
     fleet = model.fleet
+    if fleet.memory != MemoryOptions():  # an older one would forget nothing
+        return VERSION
     if fleet.private is not None:  # an older one would send rows
         return VERSION_WITH_PRIVATE_ROWS
     if fleet.mean != "zero" or fleet.coordinates.name != "as-given" or fleet.noise_model.differs:
@@ -318,9 +330,9 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     names = tuple(typed(agent, "name", str) for agent in facts["agents"])
     inputs = tuple(typed({"input": name}, "input", str) for name in facts["inputs"])
     shards: Sequence[tuple[Any, ...]] | Dataset = ()
-    sent: SentGroups = {}
+    more: list[_More] = []
     if "moments" not in facts:
-        shards, sent = _read_shards(facts, folder, len(inputs))
+        shards, more = _read_shards(facts, folder, len(inputs))
     moments = None
     if "moments" in facts or "beside" in facts or "earlier" in facts:
         method, kept = training_method(typed(facts["training"], "method", str)).name, facts.get("moments")
@@ -344,11 +356,15 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
             noise=noise,
             robust=robust,
             private=facts.get("private"),
+            time=facts.get("time"),
             seed=typed(facts, "seed", int),
             inputs=inputs,
+            **facts.get("memory", {}),
             **(where if "moments" not in facts else {}),
         )
-    fleet.sent_groups.update(sent)
+    fleet.sent_groups.update({number: own.sent for number, own in enumerate(more) if own.sent})
+    fleet.requests.update({number: own.requests for number, own in enumerate(more) if own.requests is not None})
+    fleet.kept_groups = tuple(own.kept for own in more) or fleet.kept_groups
     if "training" in facts:
         rows = [int(count) for count in facts["earlier"]["rows"]] if "earlier" in facts else None
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments), rows)
@@ -361,19 +377,44 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     return Model(fleet, names, inputs, typed(facts, "target", str), typed(facts, "note", str))
 
 
-def _read_shards(facts: Mapping[str, Any], folder: Path, dimension: int) -> tuple[list[tuple[Any, ...]], SentGroups]:
-    """The agents' data, and the groups of rows that they have sent."""
-    shards, sent = [], {}
+@dataclass(frozen=True)
+class _More:
+    """What an agent has besides its data; older folders have none of it.
+
+    sent: groups of rows.  kept: groups of forgotten rows.  requests: of each row; None where none had a name.
+    """
+
+    sent: tuple[IntArray, ...]
+    kept: KeptGroups
+    requests: Requests | None
+
+
+def _read_shards(facts: Mapping[str, Any], folder: Path, dimension: int) -> tuple[list[tuple[Any, ...]], list[_More]]:
+    """The agents' data, and what they have besides."""
+    shards, more = [], []
     for number, agent in enumerate(facts["agents"]):
         count = typed(agent, "observations", int)
         shapes: dict[str, Shape] = {"inputs": (count, dimension), "observations": (count,)}
         shapes |= {"deviations": (count,)} if facts.get("deviations") else {}
-        grouped: dict[str, Shape] = {"groups": (count,)} if agent.get("groups") else {}  # older folders have none
-        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes | grouped)
+        others: dict[str, Shape] = {"groups": (count,)} if agent.get("groups") else {}
+        others |= {"kept": (len(agent["kept"]), KeptGroups.width(dimension))} if agent.get("kept") else {}
+        others |= {"requests": (count,)} if agent.get("requests") else {}
+        arrays = load_arrays(folder, agent_file(number), agent["sha256"], shapes | others)
         shards.append(tuple(arrays[name] for name in shapes))
-        if grouped:
-            sent[number] = read_groups(arrays["groups"])
-    return shards, sent
+        sent = read_groups(arrays["groups"]) if "groups" in arrays else ()
+        kept, requests = KeptGroups.none(dimension), None
+        if "kept" in arrays:
+            kept = KeptGroups.unpacked(arrays["kept"], dimension, [_texts(some) for some in agent["kept"]])
+        if "requests" in arrays:
+            requests = np.array(_texts(agent["requests"]), dtype=object)[arrays["requests"].astype(np.int64)]
+        more.append(_More(sent, kept, requests))
+    return shards, more
+
+
+def _texts(given: Any) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise ValueError(f"requests: expected a list of names, got {shortened(given)}")
+    return given
 
 
 def _read_graph(periods: Sequence[Sequence[Sequence[str]]], names: Sequence[str]) -> Topology:

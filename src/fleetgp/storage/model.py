@@ -131,6 +131,7 @@ def settings_of(fleet: Fleet) -> dict[str, Any]:
         "noise": fleet.noise if fleet.noise is None or isinstance(fleet.noise, str) else list(fleet.noise),
         "robust": fleet.robust,
         "private": fleet.private,
+        "time": fleet.time,
     }
 
 

@@ -5,8 +5,9 @@ JSON for people, safetensors for numbers, nothing that runs. Needs the extra "da
 model.json               what it is: agents, graph, hyperparameters, how it was trained
 training.safetensors     every agent's estimate, and how it came there
 ledger.json              what was sent in training, by edge and kind of content
-agents/0000.safetensors  inputs and observations of one agent, a file each, and which rows are in groups that it has
-                         sent; not of data larger than memory
+agents/0000.safetensors  inputs and observations of one agent, a file each, which rows are in groups that it has sent
+                         and which request brought them, and the groups of rows that it has forgotten; not of data
+                         larger than memory
 moments.safetensors      after dec-full-gp the moments of all data, and what each agent's data are like
 """
 

@@ -1,5 +1,6 @@
 """The training methods, and what another one needs."""
 
+from fleetgp.training.drift import TrainingNeed
 from fleetgp.training.fit import Compared, Fit, MeanFit, Start
 from fleetgp.training.methods import (
     DECENTRALIZED_TRAINERS,
@@ -30,6 +31,7 @@ __all__ = [
     "Trainer",
     "TrainingInfo",
     "TrainingMethod",
+    "TrainingNeed",
     "TrainingOptions",
     "TrainingProblem",
     "TrainingState",

@@ -3,6 +3,7 @@ import { byId, html, setText } from "./dom.js";
 import { drawBar, drawCurve, drawField, nearest, range, readField } from "./field.js";
 import { MARGIN, boxOf, drawKey, drawOverlay, frameOf } from "./overlay.js";
 import { drawAgents, drawEvents, drawModel, drawQuestions, drawTraffic } from "./panels.js";
+import { drawSliders, slid } from "./sliders.js";
 import { follow, send } from "./state.js";
 import { ago, listed, number } from "./words.js";
 
@@ -44,7 +45,7 @@ function draw(changed) {
   if (any("links", "kinds", "totals", "maps")) drawTraffic(state);
   if (any("events")) drawEvents(state);
   if (any("questions")) drawQuestions(state);
-  if (any("chosen", "fleet")) drawChoices();
+  if (any("chosen", "fleet", "map")) drawChoices();
   if (any("map", "field", "mode", "size", "fleet", "agents", "links", "parts", "cursor", "chosen-agent", "rows")) drawMap(any("field", "mode", "size"));
   if (any("map", "maps", "now", "field")) drawMapText();
 }
@@ -95,6 +96,7 @@ function paint(width, height, one) {
 
 function drawMapText() {
   const { map = {}, maps = {}, now, fleet } = page.state, parts = [];
+  if (map.time) setText("map-title", `${fleet.target}: map of ${map.time}`);
   if (map.shape) {
     const kind = map.shape.length > 1 ? "Map" : "Curve";
     parts.push(`${kind} of ${map.shape.join(" × ")} points, ${ago(now - map.t)} old, asked of ${map.agent} by ${map.method}.`);
@@ -137,20 +139,8 @@ function drawChoices() {
   const { fleet, chosen, agents, map } = page.state;
   fill(byId("agent"), [["", `any of the ${fleet.kind}`], ...Object.keys(agents || {}).map((name) => [name, name])], chosen?.agent ?? "");
   fill(byId("method"), fleet.methods.map((name) => [name, name === fleet.method ? `${name} (usual)` : name]), chosen?.method ?? fleet.method);
-  const others = fleet.inputs.slice(2), target = byId("sliders");
-  if (target.childElementCount === others.length || !Object.values(agents || {}).some((agent) => agent.place)) return;
-  const places = Object.values(agents).map((agent) => agent.place).filter(Boolean);
-  target.replaceChildren(...others.map((name, k) => {
-    const low = Math.min(...places.map((place) => place.low[k + 2])), high = Math.max(...places.map((place) => place.high[k + 2]));
-    const value = chosen?.at?.[k] ?? map?.at?.[k] ?? (low + high) / 2, shown = html("output", {}, number(value));
-    const slider = html("input", { type: "range", min: low, max: high, step: (high - low) / 100 || 1, value, "data-input": k });
-    slider.addEventListener("input", () => { shown.textContent = number(Number(slider.value)); });
-    slider.addEventListener("change", () => act("/choose", { at: others3() }));
-    return html("label", {}, `${name} `, slider, shown);
-  }));
+  drawSliders(byId("sliders"), page.state, (at) => act("/choose", { at }));
 }
-
-const others3 = () => [...byId("sliders").querySelectorAll("input")].map((slider) => Number(slider.value));
 
 function chooseShown(name) {
   page.chosen = name;
@@ -172,7 +162,7 @@ function say(text) { byId("say").textContent = text; }
 async function ask() {
   if (!page.frame || !page.cursor || saved) return;
   const { state } = page, shown = page.cursor.slice(0, Math.min(2, state.fleet.inputs.length));
-  const point = [...shown, ...others3()];
+  const point = [...shown, ...slid(byId("sliders"))];
   byId("answer").replaceChildren(html("p", { class: "quiet" }, "Asking the fleet ..."));
   const told = await act("/ask", { point });
   if (!told) return;

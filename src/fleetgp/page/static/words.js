@@ -16,6 +16,13 @@ export function clock(time) {
   return new Date(1000 * time).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 }
 
+// A value of the input that is the time, by its units: "days since 1970-01-01", say, or none.
+export function moment(value, units) {
+  const length = { days: 86_400_000, hours: 3_600_000, seconds: 1000 }[(units || "").split(" ")[0]];
+  if (!length || !(Math.abs(value * length) < 8e15)) return number(value);
+  return `${new Date(Math.round(value * length / 60_000) * 60_000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+}
+
 export function bytes(count) {
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
     if (count >= size) return `${number(count / size)} ${unit}`;
