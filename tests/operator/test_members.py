@@ -149,3 +149,10 @@ def test_members_join_and_leave(tmp_path: Path) -> None:
         fleet.begin("a2")  # without a new roster
         assert fleet.running.pop("a2").wait(60.0) == 2
         until(lambda: "a2 has left the fleet" in fleet.log("a2")[-1]["error"])
+        fleet.changed(
+            *("join", file, "--name", "a2", "--neighbours", "a1", "a3", "--out", str(tmp_path / "machines" / "a2"))
+        )
+        fleet.begin("a2")
+        fleet.wait_together(fleet.names, 120.0)
+        answer = fleet.request("a2", "ask", 60.0, queries=QUERIES, seconds=60.0)
+        assert (answer["data_of"], answer["missing"]) == (fleet.names, [])
