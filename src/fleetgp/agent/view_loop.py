@@ -108,8 +108,10 @@ class ViewLoop:
                 self._stand_by()
             self.activity.problem = ""
             self._troubles = self._failures = 0
-            without = "failed" if agenda.rows else "starting"
-            self.activity.phase = "serving" if self.memory.trained is not None else without
+            if self.memory.trained is not None:
+                self.activity.phase = "serving"
+            else:
+                self.activity.phase = "failed" if agenda.rows else "starting"
             self._idle(tasks)
 
     def _idle(self, tasks: Tasks) -> None:
