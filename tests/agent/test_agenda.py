@@ -119,7 +119,8 @@ def test_when_to_train() -> None:
         return Agenda(items, members).training(with_members=with_members, **{"after": 0, **more})
 
     held = Item(MODEL)
-    assert due(Item(), Item(), Item()) == TrainRequest()
+    assert due(Item(rows=3), Item(), Item(rows=2)) == TrainRequest()
+    assert due(Item(), Item(), Item()) is None  # nobody has rows
     assert due(held, held, held) is None
     assert due(held, held, members=(0, 1)) == TrainRequest()  # somebody left
     assert due(held, held, members=(0, 1), with_members=False) is None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fleetgp.agent import service
@@ -15,7 +17,8 @@ from fleetgp.agent.agent import Agent
 from fleetgp.agent.logs import Log
 from fleetgp.agent.threads import Threads
 from fleetgp.errors import FleetGPError, NetworkError
-from tests.agent.fleets import describe, serving, until
+from fleetgp.operator.client import AgentClient
+from tests.agent.fleets import QUERIES, ask, describe, running, serving, until
 
 
 class _Exited(BaseException):
@@ -67,3 +70,45 @@ def test_an_agent_whose_thread_fails_ends_with_an_error(tmp_path: Path) -> None:
             agent.stop()
     assert (agent.activity.phase, agent.threads.names, agent.node.left) == ("stopped", [], True)
     log.close()
+
+
+def test_an_agent_whose_links_do_not_close_begins_again_in_a_new_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A newer roster has come, and its port is still taken."""
+    description, _ = describe(tmp_path, 1)
+    images: list[list[str]] = []
+
+    def replace(program: str, arguments: list[str]) -> None:
+        images.append([program, *arguments])
+        raise _Exited
+
+    def start(description: Any, name: str, log: Log, before: Any) -> Any:
+        return SimpleNamespace(node=SimpleNamespace(left=False), threads=Threads(log))
+
+    monkeypatch.setattr("os.execv", replace)
+    monkeypatch.setattr("os._exit", lambda _: None)
+    monkeypatch.setattr(service, "Agent", start)
+    monkeypatch.setattr(service, "_run", lambda *_: description)
+    with pytest.raises(_Exited):
+        service.run_agent(description, "a0", log_file=tmp_path / "a0.log")
+    assert images == [[sys.executable, sys.executable, *sys.orig_argv[1:]]]
+
+
+def test_a_fleet_may_begin_without_any_rows(tmp_path: Path) -> None:
+    """It waits, and trains when the first rows come."""
+    description, shards = describe(tmp_path, 2)
+    for name in ("a0", "a1"):
+        (tmp_path / f"{name}.npz").unlink()
+    with running(description, tmp_path) as agents:
+        until(lambda: all(agent.node.view is not None and len(agent.node.view.members) == 2 for agent in agents))
+        with pytest.raises(NetworkError, match="no agent has rows yet"):
+            ask(description, "a0", QUERIES)
+        inputs, values = shards[1]
+        with AgentClient(description, "a1") as client:
+            number = client.request("train")["training"]
+            until(lambda: client.request("status")["fulfilled"] == number)
+            assert client.request("status")["outcome"] == "no agent has rows yet"
+            client.request("observe", rows=np.column_stack([inputs, values]).tolist(), request="first")
+        until(lambda: serving(agents))
+        assert np.isfinite(ask(description, "a0", QUERIES)["mean"]).all()

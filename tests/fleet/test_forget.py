@@ -216,6 +216,29 @@ def test_rows_by_every_selector() -> None:
     assert fleet.remove("b", np.arange(60 - expected) < 5).remaining == 55 - expected
 
 
+@pytest.mark.parametrize("method", ["dec-summary", "dec-rbcm", "dec-nearest", "dec-full-gp", "dec-nn-grbcm"])
+def test_an_agent_may_lose_all_rows_and_have_some_again(method: str) -> None:
+    """It stays in the fleet, as one that never had any."""
+    shards = paper_shards(90, 3)
+    fleet = fg.Fleet(shards, kernel="se", normalize=False, theta=THETA)
+    fleet.predict(POINTS, method)
+    assert fleet.remove(1, range(30)).remaining == 0
+    nothing = (np.zeros((0, 2)), np.zeros(0))
+    other = fg.Fleet([shards[0], nothing, shards[2]], kernel="se", normalize=False, theta=THETA)
+    other.sent_groups = dict(fleet.sent_groups)
+    same(fleet.predict(POINTS, method), other.predict(POINTS, method), 1e-6)
+    fleet.observe(1, *shards[1])
+    whole = fg.Fleet(shards, kernel="se", normalize=False, theta=THETA)
+    same(fleet.predict(POINTS, method), whole.predict(POINTS, method), 1e-6)
+
+
+def test_few_private_rows_do_not_remain() -> None:
+    fleet = fg.Fleet(paper_shards(90, 3), **MODEL, private="rows")
+    with pytest.raises(fg.InputError, match="at least 5 rows of an agent that has any, and 2 of agent 1 would remain"):
+        fleet.remove(1, range(28))
+    assert fleet.remove(1, range(30)).remaining == 0
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -225,7 +248,6 @@ def test_rows_by_every_selector() -> None:
         ({"rows": [-1]}, "got -1"),
         ({"rows": [True]}, "or a mask of 60"),
         ({"rows": [0.5]}, "or a mask of 60"),
-        ({"rows": range(60)}, "expected at least 1 row of agent a to remain, got 0: make a fleet without the agent"),
         ({"where": "depth > 3"}, "expected one of the columns x, day, t, got 'depth'"),
         ({"where": "t > 3 or x > 2"}, "expected comparisons such as"),
         ({"where": "t > "}, "expected comparisons such as"),

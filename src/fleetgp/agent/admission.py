@@ -49,8 +49,8 @@ class Admission:
             reply({"error": f"{WAITING} rosters wait here already: try again later"})
 
     def work(self, ending: threading.Event) -> None:
-        def failed(error: Exception) -> None:  # the disk is full, say: it will come again
-            self._log.error("roster not taken over", error=f"{type(error).__name__}: {error}")
+        def failed(error: Exception) -> None:  # the operator is gone, say
+            self._log.warn("nobody there to answer", error=f"{type(error).__name__}: {error}")
 
         self._inbox.serve(ending, failed)
 
@@ -64,6 +64,11 @@ class Admission:
             self._refuse(data, str(error))
             if reply is not None:
                 reply({"error": str(error), "wrong": isinstance(error, InputError)})
+            return
+        except OSError as error:
+            self._log.error("roster not kept", error=str(error))  # it will come again
+            if reply is not None:
+                reply({"error": f"the roster cannot be written: {error}"})
             return
         if reply is not None:
             reply({"answer": {"version": self._description.roster.version}})

@@ -267,6 +267,11 @@ class Agenda:
         return any(item.uncalibrated for item in self.items if item.trained is not None and item.trained.id == model)
 
     @property
+    def rows(self) -> int:
+        """Of all members."""
+        return sum(item.rows for item in self.items)
+
+    @property
     def questions(self) -> list[tuple[int, Question]]:
         """Each question, with the position of the member that was asked."""
         return [(k, item.question) for k, item in enumerate(self.items) if item.question is not None]
@@ -289,7 +294,7 @@ class Agenda:
             return request
         model = self.model
         if model is None:
-            return TrainRequest()
+            return TrainRequest() if self.rows else None
         common = all(item.trained is not None and item.trained.id == model.id for item in self.items)
         # What is known of the data of agents that left still counts; training without them would lose these.
         whole = (summarized or model.method == WHOLE) and set(self.members) <= set(model.members)

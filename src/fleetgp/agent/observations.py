@@ -115,8 +115,10 @@ def store_of(description: Description, name: str, folder: Path, log: Log) -> Obs
         keep=description.keep,
         longitude=description.coordinates.longitude,
     )
-    if data.file is not None and not data.file.exists():
-        log.warn("no data file", file=str(own.data), why="the agent starts without its rows")
+    if data.file is None:
+        log("no data file", why="fleet.toml names none for this agent")
+    elif not data.file.exists():
+        log.warn("no data file", file=str(own.data), why="there is no such file yet")
     if data.dropped:
         log.warn("rows dropped", rows=data.dropped, file=str(own.data))
     journal = data.journal

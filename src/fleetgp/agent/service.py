@@ -322,6 +322,9 @@ class Service:
         if verb in ("ask", "observe", "remove", "forget", "train") and request.get("digest") != description.digest:
             why = description.differences(str(request.get("digest")), f"at {agent.name}")
             why = why.replace("it holds", "you hold", 1).replace("or is", "or it is", 1)
+            rank = description.rank_in(str(request.get("digest")))
+            older = rank is not None and rank < description.roster.rank
+            why += ": `fleetgp status` fetches the newer roster" if older else ""
             raise InputError(f"{agent.name} compared its fleet.toml with yours: {why}")
 
     def _ask(self, request: dict[str, Any], reply: Reply) -> None:

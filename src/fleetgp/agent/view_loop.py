@@ -44,6 +44,7 @@ class ViewLoop:
         self._once_more = False  # the last training failed from a warm start: a cold one may do better
         self._announced_rows = 0  # the new rows that the others know of
         self._announced_departures = 0  # those that an operator has asked for, and the others know of
+        self._rows = 0  # of all members at the last agenda
         self._announced_drift = Scored()
         self._troubles = self._failures = 0  # in a row
 
@@ -101,19 +102,26 @@ class ViewLoop:
             after=rules.again_after,
             summarized=self.answers.summarizes,
         )
-        if request is not None:
+        if request is not None and not agenda.rows:
+            self.requests.fulfil(request, "no agent has rows yet")
+        elif request is not None:
             self._train(tasks, agenda, request)
             return False  # all learn what came of it, before anybody asks
         self.answers.sync_totals(tasks, agenda)
         self.answers.sync_summary(tasks, agenda)
         self.answers.note_clean()
+        self._rows = agenda.rows
         if agenda.model is None:
-            self.requests.refuse_all("the fleet has no model: its training failed")
+            why = "its training failed" if agenda.rows else "no agent has rows yet"
+            self.requests.refuse_all(f"the fleet has no model: {why}")
         else:
             self._stand_by()
         self.activity.problem = ""
         self._troubles = self._failures = 0
-        self.activity.phase = "serving" if self.memory.trained is not None else "failed"
+        if self.memory.trained is not None:
+            self.activity.phase = "serving"
+        else:
+            self.activity.phase = "failed" if agenda.rows else "starting"
         return True
 
     def _idle(self, tasks: Tasks) -> None:
@@ -213,7 +221,8 @@ class ViewLoop:
             grown = drift.alarming and drift != self._announced_drift
         else:
             grown = after > 0 and self.new_rows != self._announced_rows
-        return self.requests.any or grown or self.data.asked != self._announced_departures
+        first = not self._rows and self.data.rows > 0 and self.memory.trained is None
+        return self.requests.any or grown or first or self.data.asked != self._announced_departures
 
     # ---- when something is wrong ------------------------------------------------------------------------------
 

@@ -45,10 +45,11 @@ def join(
     before = description.members
     changed = with_member(description, name, endpoint, neighbours or [])
     folder = out or file.parent / name
-    notes = [] if name in description.described and out is None else write_folder(file, changed, name, data, folder)
+    new = name not in before or out is not None  # a member that gets more links has its folder
+    notes = write_folder(file, changed, name, data, folder) if new else []
     lines = [f"{bold(name)} is a member of the fleet {escape(changed.name)}, by version {changed.roster.version}."]
     facts: dict[str, Any] = {"agent": name, "roster": changed.roster.version, "members": changed.members}
-    if folder.exists():
+    if new:
         lines.append(
             f"Copy {bold(folder)} to its machine and run `fleetgp agent fleet.toml --name {escape(name)}` there."
         )
@@ -60,7 +61,9 @@ def join(
 def leave(
     file: FILE,
     name: Annotated[str, option("The agent that leaves for good.")],
-    keep_rows: Annotated[bool, option("What the others hold of its rows still counts.", "--keep-rows")] = False,
+    keep_rows: Annotated[
+        bool, option("What the others hold of its rows counts until the next training.", "--keep-rows")
+    ] = False,
     via: VIA = None,
 ) -> Report:
     """Have an agent leave a running fleet for good. Its rows do not count any more, and nobody waits for it.
@@ -75,7 +78,8 @@ def leave(
     from fleetgp.operator.members import without_member
 
     changed = without_member(description, name, keep_rows=keep_rows)
-    rows = "what the others hold of its rows still counts" if keep_rows else "its rows do not count any more"
+    kept = "what the others hold of its rows counts until the next training"
+    rows = kept if keep_rows else "its rows do not count any more"
     lines = [f"{bold(name)} has left the fleet {escape(changed.name)}, by version {changed.roster.version}: {rows}."]
     reached, more = _handed(changed, [via] if via else [*changed.members, name])
     facts = {"agent": name, "roster": changed.roster.version, "members": changed.members, "kept": keep_rows}

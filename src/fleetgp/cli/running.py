@@ -165,7 +165,8 @@ def _check_startable(file: Path, description: Description) -> None:
         data = description.data_of(description.id_of(name))
         if data is not None and not data.exists():
             warn(f"{data}: there is no such file: {name} starts without rows")
-    running = [name for name, state in ask_all(description).items() if "agent" in state]
+    states = ask_all(description)
+    running = [name for name in description.described if "agent" in states[name]]
     if running:
         idle = [name for name in description.described if name not in running]
         start = f", `fleetgp agent {file} --name {shlex.quote(idle[0])}` starts {idle[0]} alone" if idle else ""

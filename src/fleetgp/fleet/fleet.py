@@ -115,7 +115,6 @@ from fleetgp.progress import Listener, Progress
 from fleetgp.training import Fit, Trainer, TrainingMethod, TrainingNeed, training_method
 from fleetgp.training.problem import prepare
 from fleetgp.training.reporting import warn_of_end
-from fleetgp.units import counted
 from fleetgp.validation import as_flag, as_names, check_whole
 
 #: Options of a question that are no settings of its method, and their defaults.
@@ -884,12 +883,11 @@ class Fleet:
         kept, time = self.kept_groups[number], self._time_axis
         requests = self.requests.get(number)
         chosen = select(self.data[number], kept, names, self.units, time, requests, given)
-        least = 1 if self.private is None else FEWEST_ROWS
         remaining = len(chosen.rows) - int(chosen.rows.sum())
-        if chosen.rows.any() and remaining < least:
+        if self.private is not None and chosen.rows.any() and 0 < remaining < FEWEST_ROWS:
             raise InputError(
-                f"remove: expected at least {counted(least, 'row')} of agent {self.labels[number]} to remain, got "
-                f"{remaining}: make a fleet without the agent instead"
+                f'remove: private="rows" needs at least {FEWEST_ROWS} rows of an agent that has any, and {remaining} '
+                f"of agent {self.labels[number]} would remain: remove all of them"
             )
         departure = removed(chosen.rows, self.sent_groups.get(number, ()))
         gone = kept.rows(chosen.kept)
