@@ -88,19 +88,20 @@ def test_what_leaves_is_gone_after_a_restart_and_stays_gone_when_the_file_is_com
 
 def test_rows_are_found_by_the_name_of_their_request_or_of_its_parts(tmp_path: Path) -> None:
     data = opened(tmp_path)
-    for number, name in enumerate(("a-0", "a-1", "a-b", "b", "c.d")):
+    for number, name in enumerate(("a-0", "a-1", "a-b", "b", "c.d", "dive", "dive-7")):
         data.append(np.full((2, 3), float(number)), name)
     data.compact()
     for again in (data, opened(tmp_path)):
-        mask = again.of_request("a")
-        assert mask is not None
-        assert again.rows[mask, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
-        assert again.of_request("c-d") is None
+        assert again.requests_of("a") == {"a-0", "a-1"}
+        assert again.rows[again.of_requests({"a-0", "a-1"}), 0].tolist() == [0.0, 0.0, 1.0, 1.0]
+        assert again.requests_of("dive") == {"dive"}, "what was sent under exactly this name"
+        assert not again.requests_of("c-d")
+        assert again.requests_of("c-d", ["c-d-3"]) == {"c-d-3"}
     data.leave(Departure(sent=data.sent(np.isin(data.rows[:, 0], [3.0]))))
     data.compact()
-    mask = opened(tmp_path).of_request("b")
-    assert mask is not None
-    assert not mask.any()
+    again = opened(tmp_path)
+    assert again.requests_of("b") == {"b"}
+    assert not again.of_requests({"b"}).any()
 
 
 def test_a_disk_that_fills_up_after_any_byte_changes_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -113,12 +113,17 @@ class Journal:
         """(N,) the name of each row's request; empty for a row of an older file."""
         return np.array(self._names, dtype=object)[self._whose] if self._names else np.zeros(0, dtype=object)
 
-    def of_request(self, name: str) -> BoolArray | None:
-        """(N,) which rows were sent under this name, or under it and the number of a part; None if it is unknown."""
-        numbers = [number for number, one in enumerate(self._names) if is_part(one, name)]
-        if not numbers and not any(is_part(one, name) for one in self._requests):
-            return None
-        return np.asarray(np.isin(self._whose, numbers))
+    def requests_of(self, name: str, others: Iterable[str] = ()) -> set[str]:
+        """The requests that a name means: the one of this name, or else its numbered parts; none if it is unknown.
+
+        others: names of requests whose rows have left.
+        """
+        parts = {one for one in (*self._names, *self._requests, *others) if is_part(one, name)}
+        return parts & {name} or parts
+
+    def of_requests(self, requests: set[str]) -> BoolArray:
+        """(N,) which rows were sent as one of these requests."""
+        return np.asarray(np.isin(self._whose, [k for k, one in enumerate(self._names) if one in requests]))
 
     def sent(self, rows: BoolArray) -> tuple[tuple[str, int, int], ...]:
         """Rows of the journal (N,), as a `Departure` has them."""

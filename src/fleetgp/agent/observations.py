@@ -18,7 +18,7 @@ import numpy as np
 
 from fleetgp.agent.description import Description
 from fleetgp.agent.forgetting import keys_of_rows, now_of, without
-from fleetgp.agent.journal import RECEIPTS, Journal, is_part
+from fleetgp.agent.journal import RECEIPTS, Journal
 from fleetgp.agent.journal_lines import Departure
 from fleetgp.agent.logs import Log
 from fleetgp.arrays import Array, BoolArray, IntArray
@@ -409,12 +409,12 @@ class ObservationStore:
         rows, groups = np.ones(len(values), dtype=bool), np.ones(len(kept), dtype=bool)
         if request is not None:
             _check_request(request)
-            sent = self.journal.of_request(request)
-            if sent is None:
+            meant = self.journal.requests_of(request, frozenset().union(*kept.requests))
+            if not meant:
                 raise InputError(f"remove: no rows were sent as the request {request!r}")
             rows[: len(self.stand.table)] = False
-            rows[len(self.stand.table) :] = sent
-            groups &= np.array([any(is_part(one, request) for one in names) for names in kept.requests], dtype=bool)
+            rows[len(self.stand.table) :] = self.journal.of_requests(meant)
+            groups &= np.array([not meant.isdisjoint(names) for names in kept.requests], dtype=bool)
             facts["request"] = request
         for condition in self._conditions(where, between, facts):
             rows &= condition.rows(values)
