@@ -1,6 +1,6 @@
 """python -m benchmarks [SECTION ..]: agents, likelihood, training, tree_training, prediction, tree_prediction,
 conditioned, growth, season, processes, agreement, page, real, scale, fleets, summary,
-first_fit; or all. scale_long (10^9 observations, 12 GB) is
+week, first_fit; or all. scale_long (10^9 observations, 12 GB) is
 run only by its name.
 
 Prints tables as it goes and writes them to docs/benchmarks.md; sections that were not run stay as they were.
@@ -30,6 +30,7 @@ from benchmarks.scale import scale, scale_long
 from benchmarks.summary import summary
 from benchmarks.timing import Table, median, medians, once, seconds
 from benchmarks.tree import tree_prediction, tree_training
+from benchmarks.week import week
 from fleetgp.engines.dense.engine import DenseEngine
 from fleetgp.engines.dense.likelihood import compiled
 from fleetgp.engines.expert import Expert, evaluate
@@ -313,7 +314,7 @@ def page() -> Table:
 SECTIONS = {
     f.__name__: f
     for f in (agents, likelihood, training, tree_training, prediction, tree_prediction, conditioned, growth, season,
-              processes, agreement, page, real, scale, fleets, summary, first_fit, scale_long)
+              processes, agreement, page, real, scale, fleets, summary, week, first_fit, scale_long)
 }  # fmt: skip
 #: Those that are run only where they are named.
 LONG = ("scale_long",)

@@ -38,7 +38,7 @@ def present() -> bool:
 def experiment(name: str, size: int) -> Experiment:
     """atlantic, box or days, with so many observations; 0 for all that are not held out."""
     rng = np.random.default_rng(0)  # what is held out is the same for all sizes
-    kelvin, lat, lon, days = _field(name)
+    kelvin, lat, lon, days = field_of(name)
     where = np.stack(np.meshgrid(days, lat, lon, indexing="ij"), axis=-1)[..., ::-1]  # lon, lat, day
     known = np.isfinite(kelvin)
     parts = {"a day": _day(known)} if name == "days" else {"in blocks": _blocks(known, rng)}
@@ -53,7 +53,7 @@ def experiment(name: str, size: int) -> Experiment:
     return Experiment(inputs[chosen], observed[chosen], {part: (inputs[i], observed[i]) for part, i in held.items()})
 
 
-def _field(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def field_of(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Kelvin (day, lat, lon), NaN over land; degrees north, degrees east by the cosine of the middle, days."""
     if name == "box":
         with np.load(BOX) as file:

@@ -641,7 +641,7 @@ class Fleet:
             model = fit.thetas if fit.moments is None else fit.thetas[0]  # with moments comes an agreed theta
         to_agree = self.normalize or self.mean != "zero"
         as_given = self.coordinates.name == "as-given"
-        grown = trained is not None and self._all_trained
+        grown = trained is not None and self._all_trained and None not in self.data.changes_since(trained).values()
         return ModelSnapshot(
             shards=self.data,
             inputs=self.inputs,
