@@ -59,3 +59,31 @@ def test_a_receipt_for_people() -> None:
         "stood for.",
         "Made again without them: moments, calibration.",
     ]
+
+
+def test_fit_forgets_before_it_trains(tmp_path: Path) -> None:
+    """By --window; the model forgets by it from then on, and info says so."""
+    rng = np.random.default_rng(0)
+    day = np.sort(rng.uniform(0.0, 8.0, 200))
+    dates = np.datetime64("2021-01-01T00:00") + (day * 1440).astype("timedelta64[m]")
+    rows = [f"{x:.3f},{when},{np.sin(2 * x):.3f}" for x, when in zip(rng.uniform(0.0, 3.0, 200), dates, strict=True)]
+    (tmp_path / "week.csv").write_text("\n".join(["lon,when,sst", *rows]), encoding="utf-8")
+    how = "--inputs", "lon", "when", "--target", "sst", "--window", "3 days"
+    out = run("fit", str(tmp_path / "week.csv"), *how, *QUICK, "--out", str(tmp_path / "now")).stdout
+    fleet = load_model(tmp_path / "now").fleet
+    expected = int((day >= day[-1] - 3.0).sum())
+    assert abs(fleet.data.counts[0] - expected) <= 20
+    assert f"{200 - fleet.data.counts[0]} rows removed" in out
+    assert fleet.memory.window == "3 days"
+    assert fleet.last_fit is not None
+    assert fleet.kept_rows[0] == 200 - fleet.data.counts[0]
+    shown = run("info", str(tmp_path / "now")).stdout
+    assert "The agents forget rows older than 3 days." in shown
+    assert f"of {fleet.kept_rows[0]} forgotten rows" in shown
+
+
+def test_a_window_needs_one_target_and_a_time(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,t,s\n0,1,2\n1,2,3\n2,3,5\n3,4,4\n", encoding="utf-8")
+    how = "fit", str(tmp_path / "a.csv"), "--inputs", "x", "--out", str(tmp_path / "m"), "--window", "3 days"
+    assert "expected one file and one target, got several targets" in run(*how, "--target", "t", "s", code=2).stderr
+    assert "name the input by time" in run(*how, "--target", "t", code=2).stderr

@@ -15,7 +15,15 @@ from fleetgp.cli.app import app
 from fleetgp.cli.options import Asking
 from fleetgp.declarations import options_in
 from fleetgp.estimator import FleetGPRegressor
-from fleetgp.options import ModelOptions, PredictionOptions, QueryOptions, RowOptions, ThetaOptions, TrainerOptions
+from fleetgp.options import (
+    MemoryOptions,
+    ModelOptions,
+    PredictionOptions,
+    QueryOptions,
+    RowOptions,
+    ThetaOptions,
+    TrainerOptions,
+)
 
 
 def defaults(thing: Any) -> dict[str, Any]:
@@ -41,6 +49,7 @@ def test_signatures_have_the_declared_defaults(place: Any, family: type, shared:
     [
         ("fit", ModelOptions),
         ("fit", TrainerOptions),
+        ("fit", MemoryOptions),
         ("predict", PredictionOptions),
         ("predict", QueryOptions),
         ("map", QueryOptions),

@@ -287,10 +287,10 @@ def test_what_is_no_policy_is_refused(options: dict[str, Any], said: str) -> Non
 def test_a_window_needs_a_time_before_anything_changes() -> None:
     fleet = fg.Fleet(stream(1), **MODEL, window="2 days")
     before = fleet.data
-    with pytest.raises(fg.InputError, match="window: expected one input that is a time"):
+    with pytest.raises(fg.InputError, match="window: expected one input that is the time"):
         fleet.observe(0, [[0.5, 7.0]], [1.0])
     assert fleet.data is before
-    with pytest.raises(fg.InputError, match="before: expected one input that is a time"):
+    with pytest.raises(fg.InputError, match="before: expected one input that is the time"):
         fleet.forget("1970-01-03")
 
 

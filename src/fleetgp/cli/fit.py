@@ -34,7 +34,7 @@ from fleetgp.io.formats import Reading
 from fleetgp.io.survey import CHUNKED, size_of
 from fleetgp.kernels.expression import as_kernels
 from fleetgp.kernels.stationary import Kernel
-from fleetgp.options import ModelOptions, RowOptions, TrainerOptions, default_kernel
+from fleetgp.options import MemoryOptions, ModelOptions, RowOptions, TrainerOptions, default_kernel
 from fleetgp.prediction.calibration import HOLDINGS
 from fleetgp.progress import listening
 from fleetgp.storage.folder import check_targets, load_model, save_models
@@ -185,6 +185,7 @@ def fit(
         str | None, option("paper: the paper's kernel, constants, rounds and tolerance, for whatever is not given.")
     ] = None,
     model: Annotated[dict[str, Any], Family(ModelOptions)],
+    policy: Annotated[dict[str, Any], Family(MemoryOptions)],
     deviation: options.DEVIATION = None,
     reading: Annotated[dict[str, Any], Family(Reading)],
     rows: options.ROWS,
@@ -214,11 +215,13 @@ def fit(
     [cyan]fleetgp fit ctd.csv --inputs lon lat --target temperature salinity --agent-column boat --out sea/[/cyan]
 
     [cyan]fleetgp fit data/*.parquet --inputs lon lat --target sst --training dec-full-gp --kernel se --out big/[/cyan]
+
+    [cyan]fleetgp fit week.csv --inputs lon lat day --target sst --window "3 days" --out now/[/cyan]
     """
     if preset is not None:
         how = preset_options(options.one_of("--preset", preset, PRESETS), training_method(training)) | how
         model = {"normalize": False, **model}
-    settings = ModelOptions(**model)
+    settings, memory = ModelOptions(**model), vars(MemoryOptions(**policy))
     rule = coordinate_rule(settings.coordinates, inputs)
 
     def kernel_for(time: str | None) -> str:
@@ -248,7 +251,13 @@ def fit(
     _check_columns(inputs, target, split.agent_column, deviation)
     columns = {"inputs": inputs, "target": targets.column, "agent": split.agent_column, "deviation": deviation}
     reader = vars(RowOptions(**rows)) | {"reading": Reading(**reading)} | columns
-    if streaming.chunked(files, split.n_agents, target):
+    chunked = streaming.chunked(files, split.n_agents, target)
+    if policy and (chunked or len(target) > 1):
+        what = "several targets" if len(target) > 1 else "files that are read in chunks"
+        raise InputError(
+            f"{', '.join(map(flag_of, policy))}: expected one file and one target, got {what}: leave it out"
+        )
+    if chunked:
         data = streaming.read(files, reader | where.backend | {"progress": not quiet}, seed, training, out)
     else:
         data = split.read(files[0], reader, seed)
@@ -257,7 +266,11 @@ def fit(
     time = None if axis is None else inputs[axis]
     # Hyperparameters have the same names with every kernel that `kernel_for` returns.
     about_model |= {"kernel": kernel_for(time), "time": time}
+    about_model |= memory if targets.single else {}
     fleet, models = targets.fleet(data, _graph(graph, data), **about_model, noise=groups)
+    if policy:
+        old = models[0].fleet.set_metadata(data.names, target[0], data.units).forget()
+        data = replace(data, notes=(*data.notes, *map(str, old)))
     if groups is not None:
         how = how | hyperparameters(fleet.names)
     _train(fleet, models, training, how, out, quiet)

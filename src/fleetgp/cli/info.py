@@ -87,7 +87,21 @@ def _data_lines(facts: Mapping[str, Any]) -> list[str]:
         if len(rows) > 1
         else []
     )
-    return [escape(f"{total}{each}.{held}"), escape(f"They cover {box}."), *links]
+    return [escape(f"{total}{each}.{held}"), escape(f"They cover {box}."), *_memory_lines(facts), *links]
+
+
+def _memory_lines(facts: Mapping[str, Any]) -> list[str]:
+    """Which rows the agents forget, and what has stayed of them."""
+    old = facts["window"] if isinstance(facts["window"], str | None) else f"{facts['window']:g} in the unit of the time"
+    rules = [
+        *([] if old is None else [f"rows older than {old}"]),
+        *([] if facts["max_rows"] is None else [f"the oldest beyond {facts['max_rows']:,} per agent"]),
+    ]
+    lines = [f"The agents forget {' and '.join(rules)}."] if rules else []
+    if facts["kept_groups"]:
+        kept = f"{counted(facts['kept_groups'], 'group')} of {counted(facts['kept_rows'], 'forgotten row')}"
+        lines.append(f"The folder also holds {kept}.")
+    return [escape(line) for line in lines]
 
 
 def _theta_table(model: Model) -> Table:

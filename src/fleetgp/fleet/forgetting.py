@@ -150,8 +150,8 @@ def needed(time: int | None, what: str) -> int:
     """Return the input that is the time, which an argument needs."""
     if time is None:
         raise InputError(
-            f"{what}: expected one input that is a time, with a unit such as days since 1970-01-01 "
-            "(set_metadata, or times in a data frame), got none"
+            f"{what}: expected one input that is the time, got none: give dates, or name the input by time "
+            "(--time on the command line)"
         )
     return time
 

@@ -132,6 +132,9 @@ def settings_of(fleet: Fleet) -> dict[str, Any]:
         "robust": fleet.robust,
         "private": fleet.private,
         "time": fleet.time,
+        "window": fleet.memory.window,
+        "max_rows": fleet.memory.max_rows,
+        "keep": fleet.memory.keep,
     }
 
 
@@ -157,6 +160,8 @@ def contents(model: Model, folder: Path) -> dict[str, Any]:
         },
         "agents": dict(zip(model.agents, fleet.data.counts, strict=True)),
         "rows_in_folder": fleet.data.in_memory,
+        "kept_rows": sum(fleet.kept_rows),
+        "kept_groups": sum(map(len, fleet.kept_groups)),
         "links": len(fleet.graph.union.edges),
         "graphs": fleet.graph.period,
         "theta": {
