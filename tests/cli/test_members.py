@@ -37,7 +37,7 @@ def join(file: Path, *more: str) -> tuple[str, ...]:
 def test_a_new_agent_gets_a_folder_that_is_all_it_needs(file: Path, tmp_path: Path) -> None:
     before = file.read_bytes()
     shown = run(*join(file, "--neighbours", "boat1", "boat3", "--data", "boat4.csv")).stdout
-    assert "boat4 is a member of the fleet bay, by version 1" in shown
+    assert "boat4 is a member of the fleet bay (roster version 1)" in shown
     assert "No agent could be reached" in shown
     assert file.read_bytes() == before
     folder = tmp_path / "boat4"

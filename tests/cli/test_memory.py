@@ -53,11 +53,10 @@ def test_what_remove_and_forget_refuse(model: Path) -> None:
 def test_a_receipt_for_people() -> None:
     receipt = {"name": "abc", "removed": 3, "in_all": 40, "groups": 1, "waiting": 5, "kept_groups": 2, "kept_rows": 41}
     assert receipt_lines("boat3", {**receipt, "ended": ["moments", "calibration"]}) == [
-        "boat3: 3 rows removed, 40 are left. Receipt abc.",
-        "Withdrawn from what others hold: 1 group; 5 rows of them wait for others.",
-        "Removed whole, since they may have contained some: 2 groups of forgotten rows, with the 41 rows that they "
-        "stood for.",
-        "Made again without them: moments, calibration.",
+        "boat3: 3 rows removed, 40 remain. Receipt abc.",
+        "Withdrawn from the other agents: 1 group; 5 rows of them wait to make new groups.",
+        "Removed whole, because they may contain such rows: 2 kept groups, made of 41 forgotten rows.",
+        "No longer valid: moments, calibration.",
     ]
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from inspect import getdoc
 from typing import Any
 
 import typer
@@ -67,7 +68,7 @@ class Commands(TyperGroup):
             module = import_module(f"fleetgp.cli.{COMMANDS[cmd_name]}")
             function = next(vars(module)[name] for name in (cmd_name, f"{cmd_name}_") if name in vars(module))
             alone = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", add_completion=False)
-            alone.command(cmd_name, cls=VariadicCommand)(grouped(function))
+            alone.command(cmd_name, cls=VariadicCommand, help=_unwrapped(function))(grouped(function))
             self.commands[cmd_name] = typer.main.get_command(alone)
         return super().get_command(ctx, cmd_name)
 
@@ -93,6 +94,11 @@ class Commands(TyperGroup):
                 print_error(_message(error), error.shown if isinstance(error, PointedError) else "")
                 code = WRONG if isinstance(error, InputError | OSError) else FAILED
         raise typer.Exit(code)
+
+
+def _unwrapped(function: Callable[..., Any]) -> str:
+    """The docstring with one line per paragraph, which the help page wraps to the width of the terminal."""
+    return "\n\n".join(part.replace("\n", " ") for part in (getdoc(function) or "").split("\n\n"))
 
 
 def _message(error: Exception) -> str:

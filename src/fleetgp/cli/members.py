@@ -24,16 +24,16 @@ def join(
     file: FILE,
     name: Annotated[str, option("The agent that joins, or a member that gets more links.")],
     endpoint: Annotated[str | None, option("Where it can be reached, for example tls/10.0.0.6:7447.")] = None,
-    neighbours: Annotated[list[str] | None, option("The members that it has links to.")] = None,
+    neighbours: Annotated[list[str] | None, option("The members that it has links to, by name.")] = None,
     data: Annotated[str | None, option("Its data file, relative to its own fleet.toml. (default: none)")] = None,
     out: Annotated[Path | None, option("The folder for its machine. (default: its name, beside the file)")] = None,
     via: VIA = None,
 ) -> Report:
     """Admit an agent to a running fleet. No file of another agent changes.
 
-    The next roster of the fleet, signed with the operator's key, goes to all agents that can be reached, and these pass
-    it on. A new agent gets a folder with its fleet.toml, the roster and, if the authority's key is here, its
-    certificate. An agent that has left is admitted again in the same way.
+    This sends the next roster, signed with the operator's key, to all agents that can be reached; they pass it on. A
+    new agent gets a folder with its fleet.toml, the roster and, if the authority's key is here, its certificate. An
+    agent that has left is admitted again in the same way.
 
     [bold]Example[/bold]
 
@@ -47,7 +47,7 @@ def join(
     folder = out or file.parent / name
     new = name not in before or out is not None  # a member that gets more links has its folder
     notes = write_folder(file, changed, name, data, folder) if new else []
-    lines = [f"{bold(name)} is a member of the fleet {escape(changed.name)}, by version {changed.roster.version}."]
+    lines = [f"{bold(name)} is a member of the fleet {escape(changed.name)} (roster version {changed.roster.version})."]
     facts: dict[str, Any] = {"agent": name, "roster": changed.roster.version, "members": changed.members}
     if new:
         lines.append(
@@ -62,13 +62,13 @@ def leave(
     file: FILE,
     name: Annotated[str, option("The agent that leaves for good.")],
     keep_rows: Annotated[
-        bool, option("What the others hold of its rows counts until the next training.", "--keep-rows")
+        bool, option("Its groups and totals at the other agents count until the next training.", "--keep-rows")
     ] = False,
     via: VIA = None,
 ) -> Report:
-    """Have an agent leave a running fleet for good. Its rows do not count any more, and nobody waits for it.
+    """Remove an agent from a running fleet for good. Its rows no longer count, and nobody waits for it.
 
-    The agent itself ends when it learns of it. Its own files stay as they are. `fleetgp join` admits it again.
+    The agent's process ends when it receives the new roster. Its files stay. `fleetgp join` admits it again.
 
     [bold]Example[/bold]
 
@@ -78,9 +78,10 @@ def leave(
     from fleetgp.operator.members import without_member
 
     changed = without_member(description, name, keep_rows=keep_rows)
-    kept = "what the others hold of its rows counts until the next training"
-    rows = kept if keep_rows else "its rows do not count any more"
-    lines = [f"{bold(name)} has left the fleet {escape(changed.name)}, by version {changed.roster.version}: {rows}."]
+    kept = "its groups and totals at the other agents count until the next training"
+    rows = kept if keep_rows else "its rows no longer count"
+    version = f"roster version {changed.roster.version}"
+    lines = [f"{bold(name)} has left the fleet {escape(changed.name)} ({version}): {rows}."]
     reached, more = _handed(changed, [via] if via else [*changed.members, name])
     facts = {"agent": name, "roster": changed.roster.version, "members": changed.members, "kept": keep_rows}
     return Report({**facts, "reached": reached}, [*lines, *more])

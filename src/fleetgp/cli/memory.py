@@ -35,17 +35,17 @@ PLACE = Annotated[Path, typer.Argument(help="A fleet.toml, or the folder of a mo
 def remove(
     place: PLACE,
     agent: Annotated[str, option("The agent whose rows they are, by name.")],
-    sent: Annotated[str | None, option("Rows that were observed under this name.", "--request")] = None,
-    where: Annotated[str | None, option('Rows for which this holds, for example: "sst > 40".')] = None,
-    between: Annotated[list[str] | None, option("Rows from the first to the last of two times.")] = None,
-    receipt: Annotated[str | None, option("Show an earlier receipt again: its name.", "--receipt")] = None,
-    wait: Annotated[float, option("Wait this long until all agents have confirmed.")] = 10.0,
+    sent: Annotated[str | None, option("Rows that were observed with this --request name.", "--request")] = None,
+    where: Annotated[str | None, option('Rows that meet this condition, for example: "sst > 40".')] = None,
+    between: Annotated[list[str] | None, option("Rows between two times, both included.")] = None,
+    receipt: Annotated[str | None, option("The name of an earlier receipt, to show again.", "--receipt")] = None,
+    wait: Annotated[float, option("Seconds to wait until all agents have confirmed.")] = 10.0,
 ) -> Report:
-    """Take rows of an agent back. Afterwards everything is as if the fleet had never had them.
+    """Take rows of one agent back, so that the fleet is as if it had never had them.
 
-    The hyperparameters stay until the next training. The receipt says what was removed, and which agents have
-    confirmed that they hold nothing any more that was made of these rows. An agent that is away confirms when it is
-    back: --receipt NAME asks again.
+    The hyperparameters stay until the next training. The receipt shows what was removed, and which agents have
+    confirmed that they hold nothing made from these rows. An agent that is away confirms when it is back; ask again
+    with --receipt NAME.
 
     [bold]Examples[/bold]
 
@@ -75,13 +75,13 @@ def remove(
 
 def forget(
     place: PLACE,
-    before: Annotated[str, option("A date or a number: rows with an earlier time leave.")],
+    before: Annotated[str, option("A date or a number; rows with an earlier time leave.")],
     agent: Annotated[str | None, option("The agent whose rows they are, by name. (default: all)")] = None,
 ) -> Report:
-    """Let old rows go, of one agent or of all. With keep = "summary" they stay as coarse groups.
+    """Drop old rows of one agent or of all. With keep = "summary" they stay as coarse groups.
 
-    Rows of a group that others hold leave together, so that the difference does not describe single rows; those that
-    have to wait for others are reported as overdue.
+    Each agent keeps its newest five rows. Rows that were sent in a group leave together, so that the difference of two
+    summaries does not describe single rows. Rows that are too old but have to wait are shown as overdue.
 
     [bold]Example[/bold]
 
@@ -91,7 +91,7 @@ def forget(
         return _forget_in_model(place, agent, before)
     description = description_of(place)
     names = description.members if agent is None else description.names_of([description.id_of(agent)])
-    table = plain_table(f"Rows before {escape(before)}", "agent", "forgotten", "as groups", "overdue", "left")
+    table = plain_table(f"Rows before {escape(before)}", "agent", "forgotten", "as groups", "overdue", "remaining")
     facts: dict[str, Any] = {}
     silent: dict[str, str] = {}
     for name in names:
@@ -104,7 +104,7 @@ def forget(
         columns = ("forgotten", "summarized", "overdue", "in_all")
         table.add_row(name, *(f"{receipt[column]:,}" for column in columns))
     failed = NetworkError(next(iter(silent.values()))) if len(silent) == len(names) else None
-    notes = [f"{', '.join(silent)}: repeat it when they can be reached"] if silent else []
+    notes = [f"{', '.join(silent)} did not answer: repeat the command when they can be reached"] if silent else []
     return Report({"before": before, "agents": facts, "silent": silent}, [table], notes, failed)
 
 
@@ -163,20 +163,20 @@ def _with_confirmations(
         if not waiting or time.monotonic() >= deadline:
             break
         time.sleep(POLL_PAUSE)
-    why = {name: states[name].get("error", "it still holds groups or totals of before") for name in waiting}
+    why = {name: states[name].get("error", "it still holds groups or totals made from these rows") for name in waiting}
     facts = {"agent": agent, **receipt, "confirmed": confirmed, "not_confirmed": why}
-    table = plain_table("Who holds nothing of them any more", "agent", "since", left=2)
+    table = plain_table("These rows are gone from", "agent", "confirmed", left=2)
     for name in description.members if confirmed or waiting else ():
         when = confirmed.get(name)
         table.add_row(
             name,
-            "[red]not confirmed[/red]" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)),
+            "[red]not yet[/red]" if when is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(when)),
         )
     lines: list[str | Table] = [*receipt_lines(agent, receipt), *([table] if confirmed or waiting else [])]
     notes = []
     if waiting:
         again = f"fleetgp remove {file} --agent {agent} --receipt {receipt['name']}"
-        notes.append(f"{', '.join(waiting)} may still answer from what they hold: `{again}` asks again")
+        notes.append(f"{', '.join(waiting)} may still answer from these rows: `{again}` asks again")
     if receipt.get("copies"):
         notes.append(f"copies of a damaged file may still have these rows: {', '.join(receipt['copies'])}")
     return Report(facts, lines, notes)
@@ -199,20 +199,18 @@ def is_without(held: dict[str, Any], own: dict[str, Any]) -> bool:
 
 def receipt_lines(agent: str, receipt: dict[str, Any]) -> list[str]:
     """The receipt of a removal for people."""
-    left = f", {receipt['in_all']:,} are left" if "in_all" in receipt else ""
+    left = f", {receipt['in_all']:,} remain" if "in_all" in receipt else ""
     lines = [f"{escape(agent)}: {counted(receipt['removed'], 'row')} removed{left}. Receipt {receipt['name']}."]
     if receipt.get("groups"):
-        lines.append(
-            f"Withdrawn from what others hold: {counted(receipt['groups'], 'group')}; "
-            f"{counted(receipt['waiting'], 'row')} of them wait for others."
-        )
+        wait = f"; {counted(receipt['waiting'], 'row')} of them wait to make new groups" if receipt["waiting"] else ""
+        lines.append(f"Withdrawn from the other agents: {counted(receipt['groups'], 'group')}{wait}.")
     if receipt.get("kept_groups"):
         lines.append(
-            f"Removed whole, since they may have contained some: {counted(receipt['kept_groups'], 'group')} of "
-            f"forgotten rows, with the {counted(receipt['kept_rows'], 'row')} that they stood for."
+            f"Removed whole, because they may contain such rows: {counted(receipt['kept_groups'], 'kept group')}, "
+            f"made of {counted(receipt['kept_rows'], 'forgotten row')}."
         )
     if receipt.get("ended"):
-        lines.append(f"Made again without them: {', '.join(receipt['ended'])}.")
+        lines.append(f"No longer valid: {', '.join(receipt['ended'])}.")
     return lines
 
 
@@ -232,5 +230,5 @@ def _forget_in_model(folder: Path, agent: str | None, before: str) -> Report:
     known = known_model(folder, Cluster())
     receipts = known.fleet.forget(_number(before))
     save_model(known, folder, overwrite=True)
-    lines = [f"{escape(str(one))}." for one in receipts] or ["No agent has rows from before."]
+    lines = [f"{escape(str(one))}." for one in receipts] or [f"No agent has rows from before {escape(before)}."]
     return Report({"model": str(folder), "agents": [vars(one) for one in receipts]}, lines)

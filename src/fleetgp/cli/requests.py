@@ -207,15 +207,15 @@ def observe(
     missing: Annotated[dict[str, Any], Family(RowOptions, ("missing",))],
     name: Annotated[
         str | None,
-        option("The name of a request that failed: no row is added twice.", "--request"),
+        option("A name for these rows. Repeat a failed request under its name. (default: a random one)", "--request"),
     ] = None,
     seconds: Annotated[float, option("Try again for this long if no answer comes.")] = 30.0,
     table: TABLE_READING,
 ) -> Report:
-    """Give an agent new observations. Predictions use them at once, and so does the next training.
+    """Send new observations to an agent. The next prediction uses them, and so does the next training.
 
-    Rows are acknowledged when they are on the agent's disk. A lost answer does no harm: the request is sent again under
-    the same name, and counts once.
+    The agent acknowledges rows when they are on its disk. A lost answer does no harm: the request is sent again under
+    the same name, and no row is added twice. `fleetgp remove --request NAME` takes the rows back.
 
     [bold]Example[/bold]
 
@@ -243,9 +243,9 @@ def observe(
     )
     counts = send_rows(description, agent, new_rows.rows, name, time.monotonic() + seconds, again)
     new, total = counts["rows"], counts["in_all"]
-    text = f"{agent} has {counted(new, 'new row')}, {total} in all."
+    text = f"{agent} has {counted(new, 'new row')}, {total} in all. Request {name}."
     if counts["repeated"]:
-        text = f"{agent} has {total} rows in all; {counts['repeated']} of these {new} were there already."
+        text = f"{agent} has {total} rows in all; it already had {counts['repeated']} of these {new}. Request {name}."
     return Report({"agent": agent, **counts, "request": name}, [text])
 
 

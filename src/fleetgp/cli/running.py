@@ -25,7 +25,7 @@ from fleetgp.cli.options import FILE, NO_OPEN, PORT
 from fleetgp.cli.output import Report, bold, plain_table, print_lines, warn
 from fleetgp.errors import FleetGPError, InputError, NetworkError, listed, shortened
 from fleetgp.files import check_folder, whole
-from fleetgp.units import readable_bytes
+from fleetgp.units import counted, readable_bytes
 
 if TYPE_CHECKING:
     from fleetgp.agent.description import Description
@@ -385,11 +385,12 @@ def _age(seconds: float) -> str:
 
 def _left_of(name: str, state: Mapping[str, Any]) -> list[str]:
     """What has left an agent, and what that needs on disk; nothing of one that has lost no rows."""
-    parts = [f"{state[what]:,} {what}" for what in ("forgotten", "removed") if state.get(what)]
+    parts = [f"{counted(state[what], 'row')} {what}" for what in ("forgotten", "removed") if state.get(what)]
     if not parts:
         return []
-    groups = f" ({state['kept_rows']:,} kept in {state['kept_groups']:,} groups)" if state["kept_groups"] else ""
-    return [f"{escape(name)}: {', '.join(parts)}{groups}; {readable_bytes(state['journal_bytes'])} on disk."]
+    kept = counted(state["kept_groups"], "group")
+    groups = f" ({state['kept_rows']:,} kept in {kept})" if state["kept_groups"] else ""
+    return [f"{escape(name)}: {', '.join(parts)}{groups}; its journal has {readable_bytes(state['journal_bytes'])}."]
 
 
 def _agent_notes(name: str, state: dict[str, Any], description: Description) -> list[str]:

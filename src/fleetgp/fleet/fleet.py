@@ -532,9 +532,9 @@ class Fleet:
 
     @property
     def now(self) -> float | None:
-        """The time of the newest row of all agents, which only the simulator knows; None without a time.
+        """The time of the newest row of all agents, which only the simulator knows; None without a time input.
 
-        Queries without the time input are about it. A process asks its clock: see docs/time.md.
+        Queries without the time input are about this time. A process uses its clock: see docs/time.md.
         """
         return newest(self.data, self.inputs, self.time)
 
@@ -812,12 +812,12 @@ class Fleet:
         s: the known standard deviations of the observations, if the fleet's data have them.
         request: a name for these observations, by which `remove` can take them back.
 
-        The next prediction computes only what is new. A dense posterior costs N^2 operations per new row; moments of
-        new rows are added, as long as these lie in the box of the old ones. Posteriors of other agents stay as they
-        are, unless a new row is drawn into the samples of grBCM, which all agents hold (one row in M is). The order in
-        which rows arrive does not matter. With normalize, mean or coordinates and a theta that was given, every row
-        changes the model, and everything is recomputed: train once before. With window or max_rows, agents then forget
-        old rows, as by `forget`.
+        The next prediction computes only what is new. A dense posterior costs N^2 operations per new row. Moments of
+        new rows are added, as long as these rows lie in the box of the old ones. Posteriors of other agents stay as
+        they are, unless a new row is drawn into the samples of grBCM, which all agents hold (one row in M is). The
+        order in which rows arrive does not matter. With normalize, mean or coordinates and a theta that was given,
+        every row changes the model, and everything is recomputed; to avoid this, train once before. With window or
+        max_rows, agents then forget old rows as `forget` does.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(120, seed=1)
@@ -855,18 +855,18 @@ class Fleet:
         between: tuple[Any, Any] | None = None,
         request: str | None = None,
     ) -> Removal:
-        """Take rows of one agent back; return the receipt. Everything is then as if the fleet had never had them.
+        """Take rows of one agent back; return the receipt. The fleet is then as if it had never had these rows.
 
-        Give one of these:
+        Give exactly one of:
 
         rows: their numbers in `shards`, or a mask.
         where: comparisons of inputs or the target with numbers or dates, joined by "and": "sst > 40 and lon < 5".
-        between: the first and the last point in time, both included.
-        request: the name that `observe` was given.
+        between: two points in time; rows from the first to the last, both included.
+        request: the name given to `observe`.
 
-        theta stays until the next training. A group of dec-summary that has lost a row is withdrawn, and its other rows
-        wait as new ones do. Of rows that were forgotten and kept as groups, all groups that may contain one that is
-        asked for are removed whole.
+        theta stays until the next training. A group of dec-summary that loses a row is withdrawn, and its other rows
+        wait as new rows do. Kept groups of forgotten rows are removed whole if they may contain a row that is asked
+        for.
 
         >>> from fleetgp import Fleet, partition, synthetic_field
         >>> field = synthetic_field(60, seed=1)
@@ -897,16 +897,17 @@ class Fleet:
     def forget(self, before: Any = None, *, keep: Keep | None = None) -> tuple[Removal, ...]:
         """Drop old rows of all agents; return a receipt for each agent that has some.
 
-        before: a point in time, a date or a number; rows from before it leave. Without it, those that are too old by
-            the fleet's window and max_rows leave, as after every `observe`. The window ends at the newest row of all.
-            Without an input that is a time, the rows that arrived first are the oldest.
-        keep: "summary" or "nothing", by default the fleet's. With "summary" they stay in groups of at least 20 or so,
-            which dec-summary uses as the agent's own and sends to the others; everything else uses rows alone.
+        before: a date or a number; rows with an earlier time leave. Without it, rows leave by the fleet's window and
+            max_rows, as after every `observe`. The window ends at the newest row of all agents. If no input is a time,
+            the rows that arrived first are the oldest.
+        keep: "summary" or "nothing"; by default the fleet's. With "summary" the rows stay in groups of at least 20 or
+            so. dec-summary uses these groups as the agent's own and sends them to the others; everything else uses rows
+            alone.
 
-        An agent keeps its newest five rows, however old they are. By window and max_rows, rows that are kept leave
-        together, as soon as a tenth of an agent's rows (20 at least) are too old; and so do the rows of groups that
-        dec-summary has sent, if a part of the group is not too old: then the difference of two summaries describes no
-        fewer rows than a group. The receipts count rows that have to wait as overdue.
+        An agent keeps its newest five rows, however old they are. Some rows wait, so that the difference of two
+        summaries describes no fewer rows than a group. By window and max_rows, rows that are kept as groups leave
+        together, once a tenth of an agent's rows (20 at least) are too old. The same holds for the rows of a group that
+        dec-summary has sent, if only a part of the group is too old. Receipts count rows that wait as overdue.
 
         >>> from fleetgp import Fleet
         >>> days = np.arange(60.0)[:, None]
@@ -1008,12 +1009,12 @@ class Fleet:
         return self.requests.get(agent, np.full(len(self.data[agent]), "", dtype=object))
 
     def needs_training(self) -> TrainingNeed:
-        """Return whether the fleet should train again, by the rows that it has observed since the last training.
+        """Return whether the fleet should train again, judged by the rows observed since the last training.
 
-        Every agent predicts its new rows, 100 at a time, from its earlier ones, with theta and with others that differ
-        from it by a factor of 1.5. Theta no longer fits if the odds against it are 1,000 to 1: that happens to a theta
-        that fits with a probability of at most 0.1%. The result is true if moreover the new rows are a tenth of all.
-        Nothing is sent but these odds; see docs/fleet.md for the rule.
+        Each agent predicts its new rows, 100 at a time, from its earlier rows: with theta, and with alternatives that
+        differ from theta by a factor of 1.5. Theta no longer fits if the odds against it reach 1,000 to 1. For a theta
+        that fits, the probability of this is at most 0.1%. The result is true if, in addition, the new rows are at
+        least a tenth of all rows. Only these odds are sent; docs/fleet.md explains the rule.
 
         >>> from fleetgp import partition, synthetic_field
         >>> field = synthetic_field(400, seed=1)

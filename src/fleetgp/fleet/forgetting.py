@@ -36,14 +36,15 @@ NEWEST = FEWEST_ROWS
 class Removal:
     """The receipt of rows that have left: what was removed, and from what.
 
-    agent: its name.  rows: how many have left.  remaining: how many it has now.
-    summarized: how many of those that left are in kept groups, which stay.
-    groups: how many groups that were sent had such rows; they are withdrawn.  waiting: how many of their rows remain,
-        and wait until they make other groups.
-    kept_groups, kept_rows: kept groups that may have contained such a row: they are removed whole, with all the rows
-        that they stood for.
+    agent: its name.  rows: how many rows have left.  remaining: how many rows it has now.
+    summarized: how many of the rows that left stay in kept groups.
+    groups: how many groups were withdrawn, because a row of them has left.  waiting: how many of their rows remain, and
+        wait until they make new groups.
+    kept_groups, kept_rows: how many kept groups were removed whole, because they may contain such a row, and how many
+        forgotten rows they were made of.
     overdue: how many rows are too old, but stay until they can leave together with others.
-    ended: what was from these rows too, and is recomputed when it is next needed; a calibration has to be made again.
+    ended: results that used these rows. Moments and samples are recomputed when they are next needed; a calibration has
+        to be repeated.
 
     >>> from fleetgp import Fleet, partition, synthetic_field
     >>> field = synthetic_field(60, seed=1)
@@ -68,12 +69,12 @@ class Removal:
         if self.summarized:
             parts.append(f"{self.summarized:,} of the removed rows stay in kept groups")
         if self.groups:
-            parts.append(f"{counted(self.groups, 'group')} withdrawn, {counted(self.waiting, 'row')} of them to wait")
+            parts.append(f"{counted(self.groups, 'group')} withdrawn, {counted(self.waiting, 'row')} of them wait")
         if self.kept_groups:
             whole = f"{counted(self.kept_groups, 'kept group')} removed whole"
-            parts.append(f"{whole}, with the {counted(self.kept_rows, 'row')} that they stood for")
+            parts.append(f"{whole}, made of {counted(self.kept_rows, 'forgotten row')}")
         if self.overdue:
-            parts.append(f"{counted(self.overdue, 'row')} overdue, to leave together with others")
+            parts.append(f"{counted(self.overdue, 'row')} overdue: they leave together with others")
         if self.ended:
             parts.append(f"ended: {', '.join(self.ended)}")
         return "; ".join(parts)
