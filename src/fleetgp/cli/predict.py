@@ -30,6 +30,7 @@ from fleetgp.cli.answers import (
 from fleetgp.cli.arguments import default_of, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
 from fleetgp.cli.output import Report, bold, plain_table, warn
+from fleetgp.data.times import format_time
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
@@ -168,9 +169,13 @@ def map_(
     warn_of_outside(known, cells.cells, on_all_cells(status, chosen, answers.prior_only) == PRIOR, unknown)
     masked = int((status == MASKED).sum())
     facts = {"out": str(out), "picture": str(picture), "left_out": int(far.sum()), "masked": masked}
+    time = known.fleet.time
+    about = format_time(cells.fixed[time], known.fleet.units.get(time)) if time in cells.fixed else None
+    facts |= {} if about is None else {"map_time": about}
+    of = "" if about is None else f" of {about}"
     beside = "" if out == picture else f", its picture in {bold(picture)}"
     hidden = f" The mask leaves out {masked:,} of {len(status):,} cells." if masked else ""
-    return report_answers(known, answers, facts, f"The map is in {bold(out)}{beside}.{hidden}")
+    return report_answers(known, answers, facts, f"The map{of} is in {bold(out)}{beside}.{hidden}")
 
 
 def _grid_counts(grid: str) -> tuple[int, int]:

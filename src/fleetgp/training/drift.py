@@ -111,7 +111,7 @@ class TrainingNeed:
     change: the alternative that predicts the new rows best; empty if none does better than theta.
 
     >>> need = TrainingNeed(rows=300, new_rows=70, mean_square=2.2, log_odds=20.0, p_value=2e-9, change="more noise")
-    >>> bool(need), need.fits, need.advice[:35]
+    >>> bool(need), need.fits, str(need)[:35]
     (True, False, 'Train again, from the present theta')
     """
 
@@ -124,6 +124,9 @@ class TrainingNeed:
 
     def __bool__(self) -> bool:
         return self.needed
+
+    def __str__(self) -> str:
+        return self.advice
 
     @property
     def fits(self) -> bool:
