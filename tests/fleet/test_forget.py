@@ -242,6 +242,7 @@ def test_few_private_rows_do_not_remain() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        ({"where": "t > 3 and"}, "t: expected a number, got '3 and'"),
         ({}, "expected one of rows, where, between, request, got none of them"),
         ({"rows": [1], "request": "x"}, "got rows and request"),
         ({"rows": [60]}, "expected the numbers of rows from 0 to 59, got 60"),
@@ -313,6 +314,37 @@ def test_rows_and_groups_stay_bounded(keep: str) -> None:
         check_groups(fleet)
     assert (max(fleet.kept_rows) > 100) == (keep == "summary")
     assert max(map(len, fleet.kept_groups)) <= 12
+
+
+def test_agents_without_rows_do_not_matter_to_a_window() -> None:
+    first, *others = stream(1)
+    fleet = fleet_of_days([(np.zeros((0, 2)), np.zeros(0)), *others], window="2 days", keep="nothing")
+    fleet.observe("b", [[1.5, 7.0]], [0.3])
+    assert [fleet.now] == [7.0]
+    assert fleet.data.counts[0] == 0
+    for agent in ("b", "c"):
+        fleet.remove(agent, where="x > -9")
+    assert fleet.now is None
+    with pytest.raises(fg.InputError, match="at_time: expected a time, since no agent has a row"):
+        fleet.predict([[1.0]])
+    fleet.observe("a", *first)
+    assert fleet.forget() == ()
+    assert fleet.data.counts[0] == int((first[0][:, 1] >= first[0][-1, 1] - 2.0).sum())
+
+
+def test_rows_in_files_stay_there(tmp_path: Path) -> None:
+    """What others hold of them stays too."""
+    for agent, (x, y) in enumerate(stream(1)):
+        text = "\n".join(f"{a},{b},{c}" for (a, b), c in zip(x.tolist(), y.tolist(), strict=True))
+        (tmp_path / f"{agent}.csv").write_text(f"x,day,t\n{text}\n", encoding="utf-8")
+    options: dict[str, Any] = {"inputs": ["x", "day"], "target": "t", "time": "day", "theta": (0.6, 2.0, 1.0, 0.1)}
+    fleet = fg.Fleet.from_files(f"{tmp_path}/*.csv", **options)
+    fleet.predict([[1.0, 5.0]])
+    before = {agent: len(groups) for agent, groups in fleet.sent_groups.items()}
+    for change in (lambda: fleet.remove(0, [1]), lambda: fleet.forget(3.0)):
+        with pytest.raises(fg.InputError, match="got one from files: change the files, and read again"):
+            change()
+    assert {agent: len(groups) for agent, groups in fleet.sent_groups.items()} == before
 
 
 def test_the_newest_five_rows_stay_and_the_oldest_leave_first() -> None:
@@ -430,6 +462,35 @@ def test_an_answer_from_kept_groups_is_that_of_dense_algebra() -> None:
     np.testing.assert_allclose(found.variance, 1.0 - explained, rtol=1e-5)
 
 
+@pytest.mark.parametrize("noise", [None, "agents"])
+def test_kept_groups_of_an_agent_without_rows(noise: Any) -> None:
+    """They still count, as the others' groups do; and other agents may have no rows."""
+    shards, points, truth = smooth(1)
+    theta = (0.7, 0.7, 1.0, 0.1) if noise is None else (0.7, 0.7, 1.0, 0.1, 0.1, 0.1, 0.1)
+    options: dict[str, Any] = {"theta": theta, "noise": noise, "normalize": False, "kernel": "matern52"}
+    fleet = fg.Fleet([*shards, (np.zeros((0, 2)), np.zeros(0))], **options, max_rows=40)
+    fleet.forget()
+    kept = fleet.predict(points).mean
+    fleet.remove(0, np.ones(fleet.data.counts[0], dtype=bool))
+    assert fleet.kept_rows[0] >= 100
+    found = fleet.predict(points).mean
+    assert np.isfinite(found).all()
+    near = points[:, 0] < 0.6
+    assert np.abs(found - truth)[near].mean() < 0.15
+    np.testing.assert_allclose(found[points[:, 0] > 1.5], kept[points[:, 0] > 1.5], atol=0.05)
+
+
+def test_a_map_shows_what_kept_groups_know() -> None:
+    """The field stands still, and the agent went from west to east."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.linspace(0.0, 4.0, 200), rng.uniform(0.0, 0.5, 200)])
+    fleet = fg.Fleet([(x, np.sin(x[:, 0]))], theta=(0.5, 0.5, 1.0, 0.1), normalize=False, max_rows=40)
+    fleet.forget()
+    assert fleet.shards[0][0][:, 0].min() > 3.0
+    status = fleet.map((8, 2), box=(0.0, 0.0, 4.0, 0.5), within=1.0)["cell_status"]
+    assert (status == 0).all()
+
+
 @pytest.mark.parametrize(("coordinates", "kernel"), [("kilometres", "matern52"), ("sphere", "iso-matern52(lon, lat)")])
 def test_kept_groups_are_the_same_across_the_seam(coordinates: str, kernel: str) -> None:
     """Longitudes from -180 to 180, across 180, and from 0 to 360: in coordinates that have no seam."""
@@ -487,6 +548,27 @@ def test_a_folder_has_the_policy_the_requests_and_the_kept_groups(tmp_path: Path
         one.observe("b", [[1.5, 7.0]], [1.0])
         assert str(one.remove("a", request="dive-7")).startswith("agent a: 6 rows removed")
     same(loaded.predict([[1.0, 5.0]]), fleet.predict([[1.0, 5.0]]))
+
+
+def test_a_folder_of_an_agent_that_has_lost_all_rows_can_be_read(tmp_path: Path) -> None:
+    fleet = fleet_of_days(stream(1))
+    fleet.observe("a", [[0.5, 6.5]], [1.0], request="dive-7")
+    fleet.remove("a", where="x > -9")
+    loaded = fg.load_model(fg.save_model(fleet, tmp_path / "model")).fleet
+    assert loaded.data.counts == [0, 60, 60]
+    same(loaded.predict([[1.0, 5.0]]), fleet.predict([[1.0, 5.0]]))
+
+
+def test_a_folder_knows_the_rows_of_the_training(tmp_path: Path) -> None:
+    """So `needs_training` scores the same rows."""
+    fleet = fleet_of_days(stream(1), theta=None)
+    fleet.train()
+    fleet.remove("a", [3, 4])
+    fleet.observe("a", *(column[:9] for column in stream(8)[0]))
+    loaded = fg.load_model(fg.save_model(fleet, tmp_path / "model")).fleet
+    assert loaded.trained_rows == fleet.trained_rows == (58, 60, 60)
+    assert loaded.needs_training() == fleet.needs_training()
+    assert loaded.needs_training().new_rows == 9
 
 
 def test_a_calibration_uses_kept_groups() -> None:

@@ -187,3 +187,16 @@ def test_a_folder_keeps_the_time(tmp_path: Path) -> None:
     assert (again.time, again.now, again.kernel) == ("day", fleet.now, fleet.kernel)
     places = table()[["lon", "lat"]][:4]
     np.testing.assert_array_equal(again.predict(places, "full-gp").mean, fleet.predict(places, "full-gp").mean)
+
+
+def test_a_time_that_is_no_input_is_refused_at_once() -> None:
+    with pytest.raises(InputError, match=r"time: expected one of the inputs \(lon, day, lat\), got 'noon'"):
+        fg.Fleet(FLEET.shards, theta=THETA, kernel="se", inputs=INPUTS, time="noon")
+
+
+def test_no_places_and_no_input_but_the_time() -> None:
+    assert FLEET.predict(np.zeros((0, 2)), at_time=5.0).mean.shape == (0,)
+    alone = fg.Fleet([(np.arange(9.0)[:, None], np.arange(9.0))], theta=[3.0, 3.0, 0.1], inputs=["day"], time="day")
+    with pytest.raises(InputError, match="'day'"):
+        alone.predict(table()[["lon"]])
+    assert alone.predict([[alone.now]]).mean.shape == (1,)

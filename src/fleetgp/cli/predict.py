@@ -30,7 +30,7 @@ from fleetgp.cli.answers import (
 from fleetgp.cli.arguments import default_of, option
 from fleetgp.cli.options import FILE_READING, JOINT, Cluster, JointAsking
 from fleetgp.cli.output import Report, bold, plain_table, warn
-from fleetgp.data.times import format_time
+from fleetgp.data.times import format_time, format_value
 from fleetgp.declarations import four_sides, values_by_name
 from fleetgp.errors import InputError
 from fleetgp.files import check_writable, whole
@@ -320,7 +320,8 @@ def suggest(
     write_columns(out, {**rows, **dict(zip(SUGGESTION_COLUMNS, (names, result.gains), strict=True))})
     table = plain_table("", "agent", *known.inputs, "gain")
     for name, place, gain in zip(names, result.places, result.gains, strict=True):
-        table.add_row(str(name), *(f"{value:.6g}" for value in place), f"{gain:.3g}")
+        shown = (format_value(value, known.fleet.units.get(n)) for n, value in zip(known.inputs, place, strict=True))
+        table.add_row(str(name), *shown, f"{gain:.3g}")
     facts = {
         "out": str(out),
         "method": result.method,

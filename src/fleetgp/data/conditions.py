@@ -22,8 +22,9 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_ONE = re.compile(r"\s*(?P<name>[^<>=!]+?)\s*(?P<compare><=|>=|==|!=|<|>)\s*(?P<value>[^<>=!]+?)\s*", re.DOTALL)
-_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_TEXT = r"""("[^"]*"|'[^']*'|[^<>=!\s][^<>=!]*?)"""
+#: A name with an operator is in quotes.
+_ONE = re.compile(rf"\s*{_TEXT}\s*(<=|>=|==|!=|<|>)\s*{_TEXT}(\s+and\s+|\s*$)", re.IGNORECASE)
 _EXPECTED = 'expected comparisons such as "sst > 40" or "lon < 5 and day >= 2021-01-31"'
 
 
@@ -67,10 +68,21 @@ class Condition:
         >>> when = {"day": "days since 1970-01-01"}
         >>> Condition.parsed("day < 1970-01-03", ("day", "t"), when).comparisons[0].value
         2.0
+        >>> both = Condition.parsed("rise and fall < 2 and 'p>3' > 1", ("p>3", "rise and fall"), {})
+        >>> [one.column for one in both.comparisons]
+        [1, 0]
         """
         if not isinstance(text, str) or not text.strip():
             raise InputError(f"where: {_EXPECTED}, got {shortened(text)}")
-        return cls(tuple(_comparison(part, text, names, units) for part in _AND.split(text.strip())))
+        comparisons, end, more = [], 0, True
+        while more:
+            matched = _ONE.match(text, end)
+            if matched is None:
+                raise InputError(f"where: {_EXPECTED}, got {shortened(text)}")
+            name, compare, value, joint = matched.groups()
+            comparisons.append(_comparison(name, compare, value, text, names, units))
+            end, more = matched.end(), bool(joint.strip())
+        return cls(tuple(comparisons))
 
     def rows(self, table: Array) -> BoolArray:
         """(N,) for which rows of a table (N, columns) it holds."""
@@ -84,14 +96,13 @@ class Condition:
         return all(one.may_hold(float(low[one.column]), float(high[one.column])) for one in self.comparisons)
 
 
-def _comparison(part: str, text: str, names: Sequence[str], units: Mapping[str, str]) -> Comparison:
-    matched = _ONE.fullmatch(part)
-    if matched is None:
-        raise InputError(f"where: {_EXPECTED}, got {shortened(text)}")
-    name, value = matched["name"], matched["value"].strip("'\"")
+def _comparison(
+    name: str, compare: str, value: str, text: str, names: Sequence[str], units: Mapping[str, str]
+) -> Comparison:
+    name, value = name.strip("'\""), value.strip("'\"")
     if name not in names:
         raise InputError(f"where: expected one of the columns {', '.join(names)}, got {name!r} in {shortened(text)}")
-    return Comparison(list(names).index(name), matched["compare"], _value(value, name, units.get(name), text))
+    return Comparison(list(names).index(name), compare, _value(value, name, units.get(name), text))
 
 
 def _value(value: str, name: str, unit: str | None, text: str) -> float:

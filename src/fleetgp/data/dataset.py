@@ -141,15 +141,15 @@ class Dataset(Sequence[Observations]):
 
     def grown(self, agent: int, rows: Observations) -> Dataset:
         """Return the dataset with these rows of an agent after its old ones."""
-        raise self.not_growing()
+        raise self.not_changing("add a file")
 
     def replaced(self, agent: int, rows: Observations) -> Dataset:
         """Return the dataset with these rows of an agent instead of its old ones."""
-        raise InputError("expected a fleet with data in memory, got one from files: change the files, and read again")
+        raise self.not_changing("change the files")
 
-    def not_growing(self) -> InputError:
-        """Return the error of new rows for data that are not in memory."""
-        return InputError("expected a fleet with data in memory, got one from files: add a file, and read again")
+    def not_changing(self, instead: str) -> InputError:
+        """Return the error of other rows for data that are not in memory. instead: what to do."""
+        return InputError(f"expected a fleet with data in memory, got one from files: {instead}, and read again")
 
     def first(self, counts: Sequence[int]) -> Dataset:
         """Return the dataset with only the first rows of each agent. counts: (M,) how many."""

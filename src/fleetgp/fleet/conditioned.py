@@ -270,7 +270,8 @@ def check_queries(queries: Any, snapshot: ModelSnapshot, at_time: Moment | None 
 
     at_time: of queries without the time input, (T, D - 1) or without its column; None for now.
     """
-    dimension, inputs, time = snapshot.shards.dimension, snapshot.inputs, snapshot.time
+    dimension, inputs = snapshot.shards.dimension, snapshot.inputs
+    time = snapshot.time if dimension > 1 else None  # a query is about a place, or has a time
     queries = with_numbers(cells_as_frame(queries, inputs, time), snapshot.units)
     columns = column_names(queries, "queries")
     if columns is not None:
@@ -285,11 +286,14 @@ def check_queries(queries: Any, snapshot: ModelSnapshot, at_time: Moment | None 
     points = as_numbers(queries, "queries")
     if points.size == 0:
         points = points.reshape(0, dimension)
-    if inputs is not None and time is not None and points.ndim == 2 and points.shape[1] == dimension - 1 > 0:
+    if inputs is not None and time is not None and points.ndim == 2 and points.shape[1] == dimension - 1:
         points = np.insert(points, list(inputs).index(time), snapshot.moment(at_time), axis=1)
     elif at_time is not None:
         snapshot.moment(at_time)  # or one error that says why not
-        raise InputError(f"at_time: expected queries without {time!r}, which they have: leave one of them out")
+        if len(points):
+            raise InputError(
+                f"at_time: expected queries without {snapshot.time!r}, which they have: leave one of them out"
+            )
     if points.ndim != 2 or points.shape[1] != dimension:
         raise InputError(f"queries: expected shape (T, {dimension}), got {points.shape}")
     check_finite(points, "the array of queries")

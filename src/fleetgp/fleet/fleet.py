@@ -228,6 +228,7 @@ class Fleet:
         self.normalize = as_flag(normalize, "normalize")
         self.mean, self.coordinates = check_mean(mean), coordinate_rule(coordinates, self.inputs)
         self.units: Mapping[str, str] = {}  # of inputs and target, by name, where they are known
+        time_input(self.inputs, self.units, time)  # or an error, if there is no such input
         self._time = time
         self.kernel_given = kernel is not None  # else the default one
         self.kernels = self._in_model(self._default_kernel() if kernel is None else kernel)
@@ -532,7 +533,7 @@ class Fleet:
 
     @property
     def now(self) -> float | None:
-        """The time of the newest row of all agents, which only the simulator knows; None without a time input.
+        """The time of the newest row of all agents, which only the simulator knows; None without a time or rows.
 
         Queries without the time input are about this time. A process uses its clock: see docs/time.md.
         """
@@ -589,6 +590,11 @@ class Fleet:
 
     def _default_kernel(self, *methods: str, preset: str | None = None) -> str:
         return default_kernel(*methods, preset=preset, inputs=self.inputs, time=self.time, rule=self.coordinates)
+
+    @property
+    def trained_rows(self) -> tuple[int, ...]:
+        """(M,) how many rows of each agent the last training is from, the first ones that there are; () without one."""
+        return () if self._trained is None else tuple(self._trained.counts)
 
     @property
     def moments(self) -> FleetMoments | None:
@@ -652,7 +658,7 @@ class Fleet:
             seed=self.seed,
             rows=tuple(self.data.counts),
             moments=fit.moments if fit is not None and grown else None,
-            trained=() if trained is None else tuple(trained.counts),
+            trained=self.trained_rows,
             mean=self.mean,
             normalize=self.normalize,
             coordinates=fit.coordinates if fit is not None else AS_GIVEN if as_given else None,
@@ -878,6 +884,8 @@ class Fleet:
         0
         """
         number = check_agent(agent, self.labels)
+        if not self.data.in_memory:
+            raise self.data.not_changing("change the files")
         names = (*names_of(self.inputs, self.dimension), self.target)
         given = {"rows": rows, "where": where, "between": between, "request": request}
         kept, time = self.kept_groups[number], self._time_axis
@@ -920,7 +928,7 @@ class Fleet:
         """
         chosen = self.memory.keep if keep is None else checked(MemoryOptions, {"keep": keep})["keep"]
         if not self.data.in_memory:
-            raise self.data.not_growing()
+            raise self.data.not_changing("change the files")
         time = self._time_axis
         if before is None:
             limit = self._limits
@@ -941,8 +949,8 @@ class Fleet:
         if window is None:
             return Limit(None, max_rows)
         time = needed(self._time_axis, "window")
-        span = duration(window, self._unit_of(time), "window")
-        return Limit(max(float(own.inputs[:, time].max()) for own in self.data) - span, max_rows)
+        span, now = duration(window, self._unit_of(time), "window"), self.now
+        return Limit(None if now is None else now - span, max_rows)
 
     def _unit_of(self, number: int) -> str | None:
         """The unit of an input, if it is known."""

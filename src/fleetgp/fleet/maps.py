@@ -166,6 +166,7 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
     """Return (T,) which cells lie within this many length-scales of an observation; infinity keeps all cells.
 
     Observations count that are at most one length-scale of the time away: a map of the near future is a forecast.
+    Kept groups of forgotten rows count as observations at their mean places.
     """
     from scipy.spatial import cKDTree
 
@@ -180,7 +181,8 @@ def cells_within(snapshot: ModelSnapshot, cells: Array, within: float) -> BoolAr
     coordinates, kernel, dimension = snapshot.coordinates, snapshot.kernel, snapshot.shards.dimension
     if coordinates is None:  # the agents have not agreed on them yet
         coordinates = agree_on_coordinates(Alone(), snapshot.shards, snapshot.rule)
-    places = coordinates.places(np.concatenate([own.inputs for own in snapshot.shards]))
+    known = [*(own.inputs for own in snapshot.shards), *(own.places for own in snapshot.kept)]
+    places = coordinates.places(np.concatenate(known))
     theta = snapshot.mean_theta / np.exp(coordinates.shift(kernel.units(dimension)))
     scales, _ = kernel.scales(Hyperparameters.from_theta(theta), places.shape[1])
     rows, asked = places / scales, coordinates.places(cells) / scales

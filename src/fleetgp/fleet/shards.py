@@ -257,7 +257,7 @@ def observed_more(
     group: of the agent's noise.
     """
     if not data.in_memory:
-        raise data.not_growing()
+        raise data.not_changing("add a file")
     old, (x, y, s) = data[agent], more
     if (s is None) == noise_model.known:
         expected, got = (

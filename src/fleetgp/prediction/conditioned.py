@@ -81,6 +81,7 @@ class Conditioned:
     def replace(self, i: int, data: Observations) -> None:
         """Other observations of one agent, as a user has them: nothing is recomputed for any other."""
         self.shards = self.shards.replaced(i, self.view.of(data))
+        self._renew_noise(i)
         if self.kernel.noise_model.robust:
             self.shards = self.shards.replaced(i, self._weighed(i))
         for role in ("own", "weighted"):
@@ -97,6 +98,7 @@ class Conditioned:
         """
         scaled = self.view.of(more)
         self.shards = self.shards.grown(i, scaled)
+        self._renew_noise(i)
         robust = self.kernel.noise_model.robust
         if robust:
             self.shards = self.shards.replaced(i, self._weighed(i))
@@ -114,11 +116,16 @@ class Conditioned:
             self._extended.grow(i, Observations.joined([self._extended.data[i], scaled]))
 
     def _noise(self, data: Observations, theta: Array) -> Array:
-        """(1,) the trained variance of an observation of whoever made these. theta: in the units of the data."""
+        """(1,) the trained variance of an observation of whoever made these, in the units of theta."""
         sigmas = self.kernel.sigmas(theta)
         if not len(data):  # of an agent without rows nothing is known: some noise of the others
             return np.median(sigmas, keepdims=True) ** 2
         return np.asarray(self.kernel.noise_model.trained(data.rows(slice(1)), sigmas) ** 2)
+
+    def _renew_noise(self, i: int) -> None:
+        """The first rows of an agent say which noise is its own."""
+        if self.kernel.noise_model.differs:
+            self.noise[i] = self._noise(self.shards[i], self.thetas[i] * self._units)
 
     def _weighed(self, i: int) -> Observations:
         """A hosted agent's data, with the weights of outliers at its theta."""
@@ -172,16 +179,15 @@ class Conditioned:
         """The groups of rows that the hosted agents have forgotten; empty if there are none at all."""
         if not any(map(len, self.kept)):
             return []
-        noise, pairs = self.kernel.noise_model, zip(self.kept, self.shards, self.thetas, strict=True)
         return [
             KeptInModel(
                 one.at(self.view.coordinates),
                 self.scaling,
                 self.kernel,
                 Hyperparameters.from_theta(theta),
-                int(noise.group(own.rows(slice(1)))[0]),
+                float(self._noise(own, theta)[0]),
             )
-            for one, own, theta in pairs
+            for one, own, theta in zip(self.kept, self.shards, self.thetas, strict=True)
         ]
 
     @cached_property

@@ -56,7 +56,8 @@ class Exact(PredictionMethod):
         )
 
     def kinds(self, kernel: Kernel | None, engine: str, consensus: str) -> tuple[str, ...]:
-        return ("statistics", "moments") if self.decentralized else ("statistics", "predictions", "moments", *ROWS)
+        # Who has new rows is known as participants.
+        return ("statistics", "moments", *(("participants",) if self.decentralized else ("predictions", *ROWS)))
 
     def exact(self, agents: int) -> bool:
         return True

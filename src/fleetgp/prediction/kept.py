@@ -197,14 +197,14 @@ def _joined(kept: KeptGroups, part: IntArray) -> Array:
 class KeptInModel:
     """Kept groups of one agent as a model sees them.
 
-    kept: in its coordinates.  h: in its units.  group: the number of the agent's noise.
+    kept: in its coordinates.  h: in its units.  noise: the trained variance of one of the agent's observations.
     """
 
     kept: KeptGroups
     scaling: Scaling
     kernel: Kernel
     h: Hyperparameters
-    group: int = 0
+    noise: float
 
     def counted(self, min_rows: int) -> IntArray:
         """How many groups there are of each of the `group_sizes`."""
@@ -222,14 +222,7 @@ class KeptInModel:
         kept = kept.rows(kept.counts >= min_rows)
         dimension = kept.dimension
         values = (kept.values - self.scaling.mean(kept.places)) / self.scaling.scale
-        as_rows = Observations(
-            kept.places,
-            values,
-            np.sqrt(kept.known) / self.scaling.scale,
-            np.full(len(kept), self.group),
-            kept.shares,
-        )
-        noise = self.kernel.noise_model.variance(as_rows, self.kernel.sigmas(self.h.theta))
+        noise = kept.known / self.scaling.scale**2 + kept.shares * self.noise
         packed = [self._packed(kept, g, values[g], noise[g]) for g in range(len(kept))]
         nobody = (np.zeros(0, dtype=np.int64),) * len(kept)
         rows = np.array(packed).reshape(len(kept), -1) if packed else Groups.none(dimension).packed

@@ -193,7 +193,7 @@ def _write(model: Model, folder: Path) -> None:
             known: dict[str, Any] = {"groups": len(groups)} if groups else {}
             if len(forgotten := fleet.kept_groups[number]):
                 arrays["kept"], known["kept"] = forgotten.packed, [sorted(some) for some in forgotten.requests]
-            if number in fleet.requests:
+            if number in fleet.requests and len(own):
                 texts, numbers = np.unique(fleet.requests[number].astype(str), return_inverse=True)
                 arrays["requests"], known["requests"] = numbers.ravel().astype(float), texts.tolist()
             digest = save_arrays(folder / agent_file(number), arrays)
@@ -228,6 +228,8 @@ def _write(model: Model, folder: Path) -> None:
     if fit is not None:
         labelled = replace(fit.known, names=fleet.names) if fit.known.names else fit.known
         facts["training"] = _training_facts(replace(fit, known=labelled), folder)
+        if by_rows and fleet.trained_rows != tuple(fleet.data.counts):
+            facts["training"]["of_rows"] = list(fleet.trained_rows)
     if fleet.calibration is not None:
         facts["calibration"] = calibration_facts(fleet.calibration)
     text = json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)
@@ -366,7 +368,8 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     fleet.requests.update({number: own.requests for number, own in enumerate(more) if own.requests is not None})
     fleet.kept_groups = tuple(own.kept for own in more) or fleet.kept_groups
     if "training" in facts:
-        rows = [int(count) for count in facts["earlier"]["rows"]] if "earlier" in facts else None
+        counts = facts["earlier"]["rows"] if "earlier" in facts else facts["training"].get("of_rows")
+        rows = None if counts is None else [int(count) for count in counts]
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments), rows)
     if "calibration" in facts:
         fleet.calibration = read_calibration(facts["calibration"], fleet)
