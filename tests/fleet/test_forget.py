@@ -110,11 +110,17 @@ def test_any_schedule_leaves_the_fleet_of_the_rows_that_remain(
 def test_every_method_at_once(method: str) -> None:
     fleet = fg.Fleet(paper_shards(150, 3), **MODEL)
     how = prediction_method(method).those_of(min_rows=1, budget=1e12)  # groups of one row: no history
-    fleet.predict(POINTS, method, **how)
-    fleet.remove(1, [0, 7, 8])
-    fleet.observe(0, [[0.5, 0.5]], [1.0])
-    fleet.remove(0, np.arange(51) % 10 == 3)
-    same(fleet.predict(POINTS, method, **how), fg.Fleet(fleet.shards, **MODEL).predict(POINTS, method, **how), 1e-6)
+    declared = set(prediction_method(method).kinds(fleet.kernel, "auto", "tree"))
+    for change in (
+        lambda: None,
+        lambda: fleet.observe(0, [[0.5, 0.5]], [1.0]),
+        lambda: fleet.remove(1, [0, 7, 8]),
+        lambda: fleet.remove(0, np.arange(51) % 10 == 3),
+    ):
+        change()
+        answer = fleet.predict(POINTS, method, **how)
+        assert {*answer.ledger.kinds} <= declared
+    same(answer, fg.Fleet(fleet.shards, **MODEL).predict(POINTS, method, **how), 1e-6)
 
 
 def test_only_the_agent_that_has_lost_rows_is_conditioned_again(conditionings: list[int]) -> None:
@@ -317,19 +323,20 @@ def test_rows_and_groups_stay_bounded(keep: str) -> None:
 
 
 def test_agents_without_rows_do_not_matter_to_a_window() -> None:
-    first, *others = stream(1)
+    _, *others = stream(1)
     fleet = fleet_of_days([(np.zeros((0, 2)), np.zeros(0)), *others], window="2 days", keep="nothing")
     fleet.observe("b", [[1.5, 7.0]], [0.3])
-    assert [fleet.now] == [7.0]
+    assert fleet.now == 7.0
     assert fleet.data.counts[0] == 0
-    for agent in ("b", "c"):
-        fleet.remove(agent, where="x > -9")
-    assert fleet.now is None
-    with pytest.raises(fg.InputError, match="at_time: expected a time, since no agent has a row"):
-        fleet.predict([[1.0]])
-    fleet.observe("a", *first)
-    assert fleet.forget() == ()
-    assert fleet.data.counts[0] == int((first[0][:, 1] >= first[0][-1, 1] - 2.0).sum())
+
+
+def test_some_row_of_a_fleet_remains() -> None:
+    """A fleet without rows has no model, and its folder could not be read."""
+    fleet = fleet_of_days(stream(1, agents=2))
+    fleet.remove("a", where="x > -9")
+    with pytest.raises(fg.InputError, match="these are all rows of the fleet: observe others before"):
+        fleet.remove("b", where="x > -9")
+    assert fleet.data.counts == [0, 60]
 
 
 def test_rows_in_files_stay_there(tmp_path: Path) -> None:

@@ -533,7 +533,7 @@ class Fleet:
 
     @property
     def now(self) -> float | None:
-        """The time of the newest row of all agents, which only the simulator knows; None without a time or rows.
+        """The time of the newest row of all agents, which only the simulator knows; None without a time input.
 
         Queries without the time input are about this time. A process uses its clock: see docs/time.md.
         """
@@ -892,6 +892,8 @@ class Fleet:
         requests = self.requests.get(number)
         chosen = select(self.data[number], kept, names, self.units, time, requests, given)
         remaining = len(chosen.rows) - int(chosen.rows.sum())
+        if chosen.rows.sum() == sum(self.data.counts):
+            raise InputError("remove: these are all rows of the fleet: observe others before, or delete the fleet")
         if self.private is not None and chosen.rows.any() and 0 < remaining < FEWEST_ROWS:
             raise InputError(
                 f'remove: private="rows" needs at least {FEWEST_ROWS} rows of an agent that has any, and {remaining} '
@@ -950,7 +952,8 @@ class Fleet:
             return Limit(None, max_rows)
         time = needed(self._time_axis, "window")
         span, now = duration(window, self._unit_of(time), "window"), self.now
-        return Limit(None if now is None else now - span, max_rows)
+        assert now is not None, "there is a time"
+        return Limit(now - span, max_rows)
 
     def _unit_of(self, number: int) -> str | None:
         """The unit of an input, if it is known."""

@@ -82,12 +82,8 @@ class ModelSnapshot:
         """Return a point in time as a number of the time input; None stands for now."""
         if self.time is None:
             raise InputError('at_time: expected a fleet with a time input (time="day", say), got one without')
-        if at_time is not None:
-            return moment(at_time, self.units.get(self.time), "at_time")
-        now = newest(self.shards, self.inputs, self.time)
-        if now is None:
-            raise InputError("at_time: expected a time, since no agent has a row, whose time would be now")
-        return now
+        now = newest(self.shards, self.inputs, self.time) if at_time is None else None
+        return moment(at_time, self.units.get(self.time), "at_time") if now is None else now
 
     def points(self, values: Array) -> Points:
         """Return queries (T, D) with the names and units of the inputs."""
@@ -134,12 +130,12 @@ class ModelSnapshot:
 
 
 def newest(shards: Dataset, inputs: Sequence[str] | None, time: str | None) -> float | None:
-    """Return the time of the newest row of all agents; None if there is none. time: the input that is the time."""
+    """Return the time of the newest row of all agents. time: the input that is the time."""
     if inputs is None or time is None:
         return None
     axis = list(inputs).index(time)
     if shards.in_memory:
-        return max((float(own.inputs[:, axis].max()) for own in shards if len(own)), default=None)
+        return float(max(own.inputs[:, axis].max() for own in shards if len(own)))
     return float(corners(shards.summaries)[1][axis])
 
 
