@@ -24,6 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "Suggestion",
         "Calibration",
         "TrainingNeed",
+        "Removal",
         "Ledger",
         "Hyperparameters",
     ),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from fleetgp.fleet import CrossValidation as CrossValidation
     from fleetgp.fleet import Fleet as Fleet
     from fleetgp.fleet import Outputs as Outputs
+    from fleetgp.fleet import Removal as Removal
     from fleetgp.graph import Graph as Graph
     from fleetgp.graph import GraphSequence as GraphSequence
     from fleetgp.graph import register_graph as register_graph
@@ -76,7 +77,7 @@ _HOMES = {
     "engines": "register_engine",
     "errors": "FleetGPError FleetGPWarning GraphError InputError NetworkError NotConvergedWarning NumericalError",
     "estimator": "FleetGPRegressor",
-    "fleet": "ConditionedFleet CrossValidation Fleet Outputs",
+    "fleet": "ConditionedFleet CrossValidation Fleet Outputs Removal",
     "graph": "Graph GraphSequence register_graph",
     "kernels": "register_kernel",
     "metrics": "Scores score",

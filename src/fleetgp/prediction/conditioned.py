@@ -59,7 +59,7 @@ class Conditioned:
         of_inputs, moved = model_units(kernel, view.coordinates, shards.dimension), shards.moved(view.coordinates)
         of_values = np.exp(view.scaling.shift(kernel.units(moved.dimension)))
         self._units, self._names = of_inputs * of_values, names
-        self.thetas = thetas / of_inputs / of_values
+        self._given, self.thetas = thetas, thetas / of_inputs / of_values
         self.shards = moved.rescaled(view.scaling)
         self.noise = thetas[:, -1:] ** 2
         if kernel.noise_model.differs:
@@ -125,7 +125,7 @@ class Conditioned:
     def _renew_noise(self, i: int) -> None:
         """The first rows of an agent say which noise is its own."""
         if self.kernel.noise_model.differs:
-            self.noise[i] = self._noise(self.shards[i], self.thetas[i] * self._units)
+            self.noise[i] = self._noise(self.shards[i], self._given[i])
 
     def _weighed(self, i: int) -> Observations:
         """A hosted agent's data, with the weights of outliers at its theta."""
