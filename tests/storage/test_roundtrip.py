@@ -50,6 +50,13 @@ def whole() -> fg.Fleet:
     return fleet
 
 
+def changed() -> fg.Fleet:
+    fleet = made(normalize=True)
+    assert fleet.theta is not None
+    fleet.theta = 1.5 * fleet.theta  # after the training
+    return fleet
+
+
 def known() -> fg.Fleet:
     return made(shards=[(x, y, np.linspace(0.1, 0.4, len(y))) for x, y in paper_shards(60, 3)])
 
@@ -57,6 +64,7 @@ def known() -> fg.Fleet:
 KINDS: dict[str, Callable[[], fg.Fleet]] = {
     "given": lambda: made(theta=START),
     "normalized": lambda: made(normalize=True),
+    "changed": changed,
     "composite": lambda: made((1.2, 0.3, 1.3, 0.5, 0.2), kernel="matern32(lon) * se(lat) + linear(lon)"),
     "rq": lambda: made((1.2, 0.3, 1.5, 1.3, 0.2), kernel="rq"),
     "chosen": lambda: made(None, kernel=["se", "matern12"]),

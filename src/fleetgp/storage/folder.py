@@ -370,7 +370,10 @@ def _read(facts: Mapping[str, Any], folder: Path, where: Mapping[str, Any]) -> M
     if "training" in facts:
         counts = facts["earlier"]["rows"] if "earlier" in facts else facts["training"].get("of_rows")
         rows = None if counts is None else [int(count) for count in counts]
+        stored = fleet.theta
         fleet.adopt(replace(_read_fit(facts["training"], folder, fleet), moments=moments), rows)
+        if stored is not None and fleet.theta is not None and not np.allclose(fleet.theta, stored, rtol=1e-9, atol=0.0):
+            fleet.theta = stored  # which was set after the training
     if "calibration" in facts:
         fleet.calibration = read_calibration(facts["calibration"], fleet)
     fleet.units = {
