@@ -44,6 +44,8 @@ GUEST = f"a{AGENTS}"
 LINKS = [*((k, (k + 1) % AGENTS) for k in range(AGENTS)), (0, 3), (1, 4)]
 #: Hours of data, and how many of them count.
 HOURS, WINDOW = 24.0, 6.0
+#: Bytes of groups, few enough to be full after a third of the season, so that memory can be flat from then on.
+BUDGET = 20_000
 #: An agent keeps so many rows, however old they are.
 NEWEST = 5
 #: What happens in each part of the season, in this order.
@@ -76,9 +78,17 @@ class Look:
             int(status["VmRSS"].split()[0]) / 1024.0,
             len(os.listdir(process / "fd")),
             int(status["Threads"]),
-            sum(file.stat().st_size for file in state.rglob("*") if file.is_file()),
+            sum(_size(file) for file in state.rglob("*")),
             rows,
         )
+
+
+def _size(file: Path) -> int:
+    """The bytes of a file; one that is written whole may have taken its place just now."""
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except FileNotFoundError:
+        return 0
 
 
 @dataclass
@@ -138,6 +148,7 @@ class Season:
             "normalize": self.keep == "summary",
             "training_options": "rounds = 20\n",
             "prediction": "dec-rbcm" if self.keep == "nothing" else "dec-summary",
+            "prediction_options": "" if self.keep == "nothing" else f"budget = {BUDGET}\n",
             "extra": f'\n[memory]\nwindow = {WINDOW}\nkeep = "{self.keep}"\n\n[tls]\nfolder = "keys"\n',
         }
         data = [self.ledgers[f"a{k}"].shard for k in range(AGENTS)]
@@ -380,7 +391,7 @@ class Season:
     def _held(self, name: str) -> tuple[Any, Any]:
         """The summary and the model of an agent."""
         folder, description = self._state(name), self.fleet.description
-        checkpoint, summary = Checkpoint.load(folder / "checkpoint.json", description), None
+        checkpoint = Checkpoint.load(folder / "checkpoint.json", description)
         summary = load_summary(folder / "summary.bin", description)
         assert checkpoint is not None
         assert summary is not None
