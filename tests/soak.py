@@ -54,7 +54,7 @@ EVENTS = ("request", "kill", "between", "restart", "join", "forget", "leave")
 ANSWER, REPEAT = 60.0, 180.0
 #: Seconds between two looks.
 LOOK = 10.0
-#: What counts as flat: megabytes and descriptors beyond the first third's largest, and a factor for the disk.
+#: What counts as flat: the least of the last third is not beyond the largest of the first by more, or by a factor.
 MEGABYTES, DESCRIPTORS, DISK = 8.0, 4, 1.5
 
 
@@ -441,7 +441,7 @@ class Season:
                 ("disk", DISK, 2**16),
             ):
                 before = max(getattr(look, what) for look in looks[:third])
-                after = float(np.median([getattr(look, what) for look in looks[-third:]]))  # a new link takes some
+                after = min(getattr(look, what) for look in looks[-third:])  # what is lost also raises the least
                 if after > factor * before + most:
                     result.append(f"{name}: {what} grew from {before:.0f} to {after:.0f}")
         return result
