@@ -45,7 +45,7 @@ LINKS = [*((k, (k + 1) % AGENTS) for k in range(AGENTS)), (0, 3), (1, 4)]
 #: Hours of data, and how many of them count.
 HOURS, WINDOW = 24.0, 6.0
 #: Bytes of groups, few enough to be full after a third of the season, so that memory can be flat from then on.
-BUDGET = 20_000
+BUDGET = 10_000
 #: An agent keeps so many rows, however old they are.
 NEWEST = 5
 #: What happens in each part of the season, in this order.
@@ -54,6 +54,8 @@ EVENTS = ("request", "kill", "between", "restart", "join", "forget", "leave")
 ANSWER, REPEAT = 60.0, 180.0
 #: Seconds between two looks.
 LOOK = 10.0
+#: For the agents: glibc gives freed memory back at once, so that what a process has is what it needs.
+FRUGAL = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
 #: What counts as flat: the least of the last third is not beyond the largest of the first by more, or by a factor.
 MEGABYTES, DESCRIPTORS, DISK = 8.0, 4, 1.5
 
@@ -453,6 +455,7 @@ def main() -> None:
     parser.add_argument("--keep", choices=["nothing", "summary"], default="nothing")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    os.environ.update(FRUGAL)
     with tempfile.TemporaryDirectory() as folder:
         parts = max(1, round(given.minutes / 4.0))
         season = Season(Path(folder), int(60.0 * given.minutes), 1.0, parts, given.keep, given.seed)
