@@ -28,7 +28,7 @@ help:
 	@echo "make test-long  the long tests: the same properties on more graphs, sizes and seeds"
 	@echo "make test-cpus  the numerical tests with the arithmetic of other processors (about 20 minutes)"
 	@echo "make chaos  100 fleets of processes with random faults (about an hour; with root and iptables also cut links)"
-	@echo "make soak   five processes, asked and told rows for 15 minutes: nothing may grow"
+	@echo "make soak   a day of data for six processes in 24 minutes: every answer checked, nothing may grow; also KEEP=summary"
 	@echo "make bench  FleetGP against scikit-learn, GPyTorch, GPBoost, JAX and libKriging: docs/benchmarks.md (about 80 minutes)"
 	@echo "make dist   the source distribution and the wheel, checked, in dist/"
 	@echo "make lock   renew the exact versions in requirements.lock"
@@ -113,8 +113,10 @@ dist: $(STAMP)
 chaos: $(STAMP)
 	$(SINGLE) $(BIN)/python -m tests.chaos --trials 100
 
+# Rows that expire, members that come and go. KEEP=summary: what is forgotten stays in groups, and answers are by dec-summary.
+KEEP ?= nothing
 soak: $(STAMP)
-	$(SINGLE) $(BIN)/python -m tests.soak --minutes 15
+	$(SINGLE) $(BIN)/python -m tests.soak --minutes 24 --keep $(KEEP)
 
 # The peers have an environment of their own.
 $(BENCH)/.installed: benchmarks/requirements.txt pyproject.toml

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from fleetgp.data.partition import Shard
 from fleetgp.errors import NetworkError
 from fleetgp.operator.client import AgentClient
 from fleetgp.operator.launch import fleet_text, free_ports
+from tests.cli.commands import run
 
 
 class Processes:
@@ -154,6 +156,31 @@ class Processes:
             for name in self.names
             if (self.folder / f"{name}.log").exists()
         )
+
+
+class Machines(Processes):
+    """A fleet whose agents have folders of their own, as on machines of their own; the operator has another one."""
+
+    def place(self, name: str) -> Path:
+        """The folder of an agent of the file, made as in the checklist of docs/fleet.md."""
+        folder = self.folder / "machines" / name
+        if not folder.exists():
+            (folder / "keys").mkdir(parents=True)
+            for path in (self.file, self.folder / f"{name}.npz"):
+                shutil.copy(path, folder)
+            for file in ("authority.crt", f"{name}.crt", f"{name}.key"):
+                shutil.copy(self.folder / "keys" / file, folder / "keys")
+        return folder
+
+    def begin(self, *names: str) -> None:
+        for name in names:
+            self.start(name, file=self.place(name) / "fleet.toml")
+
+    def changed(self, *command: str) -> dict[str, Any]:
+        """Run a command of the operator, who then has the newer roster."""
+        answer: dict[str, Any] = json.loads(run(*command, "--json").stdout)
+        self.description = read_description(self.file)
+        return answer
 
 
 KEPT = ("phase", "round", "members", "trained", "neighbours", "problem")

@@ -16,6 +16,7 @@ from fleetgp.agent.description import Description, read_description
 from fleetgp.agent.observations import ObservationStore
 from fleetgp.agent.service import time_facts
 from fleetgp.cli.app import app
+from fleetgp.cli.requests import _moment_at
 from fleetgp.data.times import clock
 from fleetgp.errors import InputError
 from fleetgp.operator.launch import free_ports
@@ -102,6 +103,16 @@ def test_now_is_the_clock_for_dates_and_the_newest_row_for_numbers_and_replays(t
     assert facts("dates.csv", replay) == {"input": "day", "units": units, "now": newest}
     assert facts("numbers.csv", 'time = "day"\n') == {"input": "day", "units": "", "now": newest}
     assert facts("dates.csv", "") == {}
+    nothing = {"input": "day", "units": "", "now": None}  # an agent that has no rows yet
+    assert facts("missing.csv", 'time = "day"\n') == facts("missing.csv", replay) == nothing
+
+
+def test_an_agent_without_rows_does_not_know_what_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    description, state = describe(tmp_path), {"time": {"input": "day", "units": "", "now": None}}
+    monkeypatch.setattr("fleetgp.cli.requests.request", lambda *_: state)
+    with pytest.raises(InputError, match="a1 has no rows, so it does not know what is now: ask another agent"):
+        _moment_at(description, "a1", None)
+    assert _moment_at(description, "a1", 3.0) == (3.0, "")
 
 
 @pytest.mark.filterwarnings("ignore:sigma_eps stands at its floor")

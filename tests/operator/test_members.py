@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 
 import fleetgp as fg
-from fleetgp.agent.description import read_description
 from fleetgp.data.transforms import View
 from fleetgp.graph import Graph
 from fleetgp.operator.launch import free_ports
@@ -19,7 +17,7 @@ from tests.agent.fleets import until
 from tests.cli.commands import run, wrong
 from tests.conftest import paper_shards
 from tests.operator.test_processes import QUERIES, SMALL, START
-from tests.processes import Processes
+from tests.processes import Machines
 from tests.summaries import Simulated, assert_same
 
 pytest.importorskip("zenoh")
@@ -35,31 +33,6 @@ def trained(shards: Any, graph: Graph) -> tuple[fg.Fleet, Simulated]:
     fleet = fg.Fleet(shards, graph, normalize=True, kernel="se")
     fit = fleet.train("dec-fact-gp", theta0=START, tol=3e-8)
     return fleet, Simulated(fleet.kernel, fit.thetas[0].tolist(), View(fit.scaling, fit.coordinates))
-
-
-class Machines(Processes):
-    """A fleet whose agents have folders of their own, as on machines of their own; the operator has another one."""
-
-    def place(self, name: str) -> Path:
-        """The folder of an agent of the file, made as in the checklist of docs/fleet.md."""
-        folder = self.folder / "machines" / name
-        if not folder.exists():
-            (folder / "keys").mkdir(parents=True)
-            for path in (self.file, self.folder / f"{name}.npz"):
-                shutil.copy(path, folder)
-            for file in ("authority.crt", f"{name}.crt", f"{name}.key"):
-                shutil.copy(self.folder / "keys" / file, folder / "keys")
-        return folder
-
-    def begin(self, *names: str) -> None:
-        for name in names:
-            self.start(name, file=self.place(name) / "fleet.toml")
-
-    def changed(self, *command: str) -> dict[str, Any]:
-        """Run a command of the operator, who then has the newer roster."""
-        answer: dict[str, Any] = json.loads(run(*command, "--json").stdout)
-        self.description = read_description(self.file)
-        return answer
 
 
 # Python leaves a TLS socket open whose other end hangs up before the handshake, as an agent does that begins again.

@@ -110,13 +110,15 @@ def _summary_of(agent: Agent) -> dict[str, dict[str, float]] | None:
 def time_facts(description: Description, data: ObservationStore) -> dict[str, Any] | None:
     """What the agent knows of the input that is the time: its name, its units, and now. None if there is none.
 
-    units: empty where the file has numbers instead of dates: the clock then says nothing, and now is the newest row.
+    units: empty where the file has numbers instead of dates: the clock then says nothing, and now is the newest row,
+    or None while there is none.
     """
     if description.time is None:
         return None
     units = data.units.get(description.time, "")
     unit = time_unit_of(units)
-    newest = data.place["high"][description.inputs.index(description.time)]
+    place = data.place
+    newest = place["high"][description.inputs.index(description.time)] if place else None
     now = newest if unit is None or description.now == "data" else clock(unit)
     return {"input": description.time, "units": units, "now": now}
 

@@ -106,6 +106,8 @@ def _moment_at(description: Description, agent: str, at_time: Moment | None) -> 
     if description.time is None:
         raise InputError('--at-time: expected a fleet.toml with a time (time = "day", say), got one without')
     facts = request(description, agent, "status", REACH)["time"]
+    if at_time is None and facts["now"] is None:
+        raise InputError(f"{agent} has no rows, so it does not know what is now: ask another agent, or give --at-time")
     return facts["now"] if at_time is None else moment(at_time, facts["units"], "--at-time"), facts["units"]
 
 

@@ -92,14 +92,15 @@ def values_at(
     """Return the values of the inputs after the second, and the time of the map in words.
 
     chosen: by the viewers; without it the time is now, and others are in the middle of the data.
-    times: what agents know of the time. Without any, or with the time along an axis of the map, there are no words.
+    times: what agents know of the time; those without rows may not know what is now. Without any, or with the time
+        along an axis of the map, there are no words.
 
     >>> time = {"input": "day", "units": "days since 1970-01-01", "now": 18632.5}
-    >>> values_at(MapAxes((0.0, 0.0, 18628.0), (1.0, 1.0, 18632.0)), ("lon", "lat", "day"), (), [time])
+    >>> values_at(MapAxes((0.0, 0.0, 18628.0), (1.0, 1.0, 18632.0)), ("lon", "lat", "day"), (), [{"now": None}, time])
     ((18632.5,), '2021-01-05 12:00 UTC')
     """
     at = list(chosen or [0.5 * (low + high) for low, high in zip(axes.low[2:], axes.high[2:], strict=True)])
-    time = max(times, key=lambda one: float(one["now"]), default=None)
+    time = max((one for one in times if one["now"] is not None), key=lambda one: float(one["now"]), default=None)
     if time is None or time["input"] not in inputs[2:]:
         return tuple(at), ""
     number = list(inputs[2:]).index(time["input"])
