@@ -213,7 +213,8 @@ def test_rows_by_every_selector() -> None:
     fleet = fleet_of_days(stream(1))
     fleet.observe("b", [[1.5, 7.0], [1.6, 8.0]], [41.0, 42.0], request="dive-7")
     fleet.observe("b", [[1.5, 9.0]], [43.0])
-    assert fleet.remove("b", request="dive-6").rows == 0
+    with pytest.raises(fg.InputError, match="no rows that were observed as the request 'dive-6'"):
+        fleet.remove("b", request="dive-6")
     assert str(fleet.remove("b", request="dive-7")) == "agent b: 2 rows removed, 61 remain"
     assert fleet.remove("b", where="t > 40 and day >= 1970-01-10").rows == 1
     day = fleet.shards[1][0][:, 1]

@@ -112,7 +112,10 @@ def select(
         if not isinstance(value, str) or not value:
             raise InputError(f"request: expected the name that observe() was given, got {shortened(value)}")
         rows = np.zeros(len(data), dtype=bool) if requests is None else np.asarray(requests == value, dtype=bool)
-        return Selection(rows, np.array([value in some for some in kept.requests], dtype=bool))
+        groups = np.array([value in some for some in kept.requests], dtype=bool)
+        if not rows.any() and not groups.any():
+            raise InputError(f"remove: the agent has no rows that were observed as the request {value!r}")
+        return Selection(rows, groups)
     condition = Condition.parsed(value, names, units) if name == "where" else _between(value, names, units, time)
     may = [condition.may_hold(low, high) for low, high in zip(kept.low, kept.high, strict=True)]
     return Selection(condition.rows(np.column_stack([data.inputs, data.values])), np.array(may, dtype=bool))
