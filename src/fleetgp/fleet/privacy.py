@@ -42,7 +42,7 @@ def kinds_of_prediction(
     NPAE sends inputs unless vectors on the box of all data suffice, which needs the squared exponential.
 
     >>> kinds_of_prediction(PREDICTORS["dec-rbcm"]), kinds_of_prediction(PREDICTORS["dec-full-gp"])
-    (('predictions', 'statistics'), ('statistics', 'moments'))
+    (('predictions', 'statistics'), ('statistics', 'moments', 'participants'))
     """
     sent = method.kinds(kernel, engine, consensus)
     return tuple(kind for kind in KINDS if kind in sent)
