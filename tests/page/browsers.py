@@ -63,7 +63,13 @@ class Tab:
         return self.page
 
     def wait_for_map(self) -> None:
-        self.page.locator("#no-map").wait_for(state="hidden")
+        from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+
+        try:
+            self.page.locator("#no-map").wait_for(state="hidden", timeout=40_000)
+        except PlaywrightTimeoutError:  # Chromium now and then gets nothing over its first stream: as a viewer would
+            self.page.reload(wait_until="commit")
+            self.page.locator("#no-map").wait_for(state="hidden")
 
     def colours(self) -> int:
         """How many different colours the map has: 1 if nothing is drawn."""
