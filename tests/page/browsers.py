@@ -67,7 +67,7 @@ class Tab:
 
         try:
             self.page.locator("#no-map").wait_for(state="hidden", timeout=40_000)
-        except PlaywrightTimeoutError:  # Chromium now and then gets nothing over its first stream: as a viewer would
+        except PlaywrightTimeoutError:  # seen once, and the cause is not known: do as a viewer would
             self.page.reload(wait_until="commit")
             self.page.locator("#no-map").wait_for(state="hidden")
 
